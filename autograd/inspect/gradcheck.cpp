@@ -38,39 +38,68 @@ std::string index_text(const Tensor& x, int64_t i) {
   return "[" + text;
 }
 
-// A central difference in direction v of one input:
-//   sum of u (f(x + eps v) - f(x - eps v)) / (2 eps)
+std::vector<std::vector<double>> values_of(const Tensors& tensors) {
+  std::vector<std::vector<double>> values;
+  for (const Tensor& x : tensors) values.push_back(x.tolist());
+  return values;
+}
+
+// The derivative of sum(u f(x)) along a direction v of one input, by differences.
+struct Slope {
+  double central = 0;   // (f(x + eps v) - f(x - eps v)) / (2 eps)
+  double below = 0;     // (f(x) - f(x - eps v)) / eps
+  double above = 0;     // (f(x + eps v) - f(x)) / eps
+  double bend = 0;      // |above - below|, summed over the elements of f
+  double rounding = 0;  // of the values of f
+  double step = 0;      // the relative error of eps v, by the rounding of x
+};
+
 // move(values, step) adds step v to x's values, in row-major order.
 class Difference {
  public:
-  Difference(const CheckedFunction& f, const Tensors& inputs, const Tensors& upstream, double eps)
-      : f_(f), inputs_(inputs), upstream_(upstream), eps_(eps) {}
+  Difference(const CheckedFunction& f, const Tensors& inputs, const Tensors& upstream,
+             std::vector<std::vector<double>> center, double eps)
+      : f_(f), inputs_(inputs), upstream_(upstream), center_(std::move(center)), eps_(eps) {}
 
   template <class Move>
-  double along(Tensor x, Move move) const {
+  Slope along(Tensor x, Move move) const {
     const std::vector<double> before = x.tolist();
+    std::vector<double> steps(before.size()), moved = before;
+    move(steps, eps_);
+    move(moved, eps_);
     // Outputs are read before x is put back, because one may share x's memory.
-    const auto values_at = [&](double step) {
-      std::vector<double> moved = before;
-      move(moved, step);
-      put(x, moved);
-      std::vector<std::vector<double>> values;
-      for (const Tensor& y : evaluate(f_, inputs_)) values.push_back(y.tolist());
+    const auto values_at = [&](const std::vector<double>& values_of_x) {
+      put(x, values_of_x);
+      auto values = values_of(evaluate(f_, inputs_));
       put(x, before);
       return values;
     };
-    const auto above = values_at(eps_), below = values_at(-eps_);
-    double total = 0;
+    Slope slope;
+    for (size_t i = 0; i < steps.size(); ++i)
+      if (steps[i] != 0)
+        slope.step = std::max(slope.step, std::abs((moved[i] - before[i]) / steps[i] - 1));
+    const auto above = values_at(moved);
+    moved = before;
+    move(moved, -eps_);
+    const auto below = values_at(moved);
     for (size_t k = 0; k < above.size(); ++k) {
       if (!upstream_[k].defined()) continue;
       const auto u = upstream_[k].tolist();
-      const auto &a = above[k], &b = below[k];
-      for (size_t i = 0; i < u.size(); ++i) total += a[i] == b[i] ? 0 : u[i] * (a[i] - b[i]);
+      const auto &a = above[k], &b = below[k], &c = center_[k];
+      for (size_t i = 0; i < u.size(); ++i) {
+        slope.central += a[i] == b[i] ? 0 : u[i] * (a[i] - b[i]) / (2 * eps_);
+        slope.above += a[i] == c[i] ? 0 : u[i] * (a[i] - c[i]) / eps_;
+        slope.below += b[i] == c[i] ? 0 : u[i] * (c[i] - b[i]) / eps_;
+        if (a[i] != c[i] || b[i] != c[i])
+          slope.bend += std::abs(u[i] * (a[i] + b[i] - 2 * c[i])) / eps_;
+        slope.rounding += std::abs(u[i] * c[i]) * kRounding / eps_;
+      }
     }
-    return total / (2 * eps_);
+    return slope;
   }
 
  private:
+  static constexpr double kRounding = std::numeric_limits<double>::epsilon();
   static void put(Tensor& x, const std::vector<double>& values) {
     const NoGrad no_grad;
     x.copy_(from_vector(values, x.shape()).to(x.device()));
@@ -78,38 +107,63 @@ class Difference {
 
   const CheckedFunction& f_;
   const Tensors &inputs_, &upstream_;
+  std::vector<std::vector<double>> center_;  // f(x)
   double eps_;
 };
 
 struct Pair {
   std::string place;
   double analytic, numeric;
+  std::string doubt = {};
 };
 
-std::vector<Pair> check_elements(const Difference& difference, const Tensor& x, const Tensor& dx) {
+// A printed nan has no sign.
+double plain(double x) { return std::isnan(x) ? std::numeric_limits<double>::quiet_NaN() : x; }
+
+// Why differences cannot show that a gradient is wrong; empty if they can.
+std::string doubt_of(const Slope& slope, double analytic, double eps) {
+  const double error = std::abs(analytic - slope.central);
+  const double rounded =
+      2 * slope.rounding + 2 * slope.step * std::max(std::abs(analytic), std::abs(slope.central));
+  if (error <= rounded)
+    return detail::joined({"a step of eps = ", eps,
+                           " is lost in rounding beside values so large: "
+                           "scale them down, or raise eps"});
+  if (error > slope.bend) return {};
+  return detail::joined({"differences to the two sides are ", plain(slope.below), " and ",
+                         plain(slope.above), ": no derivative there, or none within eps = ", eps,
+                         "; check another point"});
+}
+
+Pair pair_of(std::string place, double analytic, const Slope& slope, double eps) {
+  return {std::move(place), analytic, slope.central, doubt_of(slope, analytic, eps)};
+}
+
+std::vector<Pair> check_elements(const Difference& difference, const Tensor& x, const Tensor& dx,
+                                 double eps) {
   std::vector<Pair> pairs;
   const auto analytic = dx.tolist();
   for (int64_t i = 0; i < x.numel(); ++i) {
     const auto place = static_cast<size_t>(i);
-    const double numeric = difference.along(
+    const Slope slope = difference.along(
         x, [&](std::vector<double>& values, double step) { values[place] += step; });
-    pairs.push_back({index_text(x, i), analytic[static_cast<size_t>(i)], numeric});
+    pairs.push_back(pair_of(index_text(x, i), analytic[place], slope, eps));
   }
   return pairs;
 }
 
 std::vector<Pair> check_directions(const Difference& difference, const Tensor& x, const Tensor& dx,
-                                   int count, std::mt19937_64& random) {
+                                   const GradcheckOptions& options, std::mt19937_64& random) {
   std::vector<Pair> pairs;
   const auto analytic = dx.tolist();
-  for (int k = 0; k < count; ++k) {
+  for (int k = 0; k < options.directions; ++k) {
     const auto v = noise_like(x, random).tolist();
     double expected = 0;
     for (size_t i = 0; i < v.size(); ++i) expected += v[i] * analytic[i];
-    const double numeric = difference.along(x, [&](std::vector<double>& values, double step) {
+    const Slope slope = difference.along(x, [&](std::vector<double>& values, double step) {
       for (size_t i = 0; i < v.size(); ++i) values[i] += step * v[i];
     });
-    pairs.push_back({"direction " + std::to_string(k), expected, numeric});
+    pairs.push_back(pair_of("direction " + std::to_string(k), expected, slope, options.eps));
   }
   return pairs;
 }
@@ -118,6 +172,7 @@ CheckedInput judge(const std::vector<Pair>& pairs, size_t input, const Gradcheck
   CheckedInput result;
   result.input = input;
   double scale = 0;
+  bool doubtful = true;  // everything that failed
   for (const Pair& pair : pairs) scale = std::max(scale, std::abs(pair.numeric));
   for (const Pair& pair : pairs) {
     const double error = std::abs(pair.analytic - pair.numeric);
@@ -126,14 +181,19 @@ CheckedInput judge(const std::vector<Pair>& pairs, size_t input, const Gradcheck
     const double ratio =
         std::isnan(error) ? std::numeric_limits<double>::infinity() : error / tolerance;
     ++result.checked;
-    if (ratio > 1) result.ok = false;
+    if (ratio > 1) {
+      doubtful &= !pair.doubt.empty();
+      if (result.ok) result.doubt = pair.place + ": " + pair.doubt;
+      result.ok = false;
+    }
     if (ratio < result.worst) continue;
     result.worst = ratio;
     result.place = pair.place;
-    result.analytic = pair.analytic;
-    result.numeric = pair.numeric;
+    result.analytic = plain(pair.analytic);
+    result.numeric = plain(pair.numeric);
     result.tolerance = tolerance;
   }
+  if (!doubtful) result.doubt.clear();
   return result;
 }
 
@@ -148,10 +208,15 @@ void add(GradcheckReport& report, CheckedInput input) {
 }
 
 // A random gradient for each floating output that was computed from the inputs.
-Tensors random_upstream(const Tensors& outputs, std::mt19937_64& random) {
+Tensors random_upstream(const char* op, const Tensors& outputs, std::mt19937_64& random) {
   Tensors upstream;
-  for (const Tensor& y : outputs)
+  for (size_t k = 0; k < outputs.size(); ++k) {
+    const Tensor& y = outputs[k];
+    INK_CHECK(!y.requires_grad() || y.dtype() == f64, op, ": output ", k, " is ", y.dtype(),
+              ", too coarse for differences; expected float64: let the function compute in the "
+              "dtype of its inputs");
     upstream.push_back(y.requires_grad() ? noise_like(y, random) : Tensor());
+  }
   return upstream;
 }
 
@@ -205,10 +270,24 @@ void find_cause(const CheckedFunction& f, const Tensors& inputs, const Tensors& 
                 const GradcheckOptions& options, GradcheckReport& report) {
   report.ops = check_ops([&] { evaluate(f, inputs); }, options.seed);
   if (!report.ops.wrong.empty()) return;
+  const CheckedInput* failed = nullptr;
+  for (const CheckedInput& input : report.inputs)
+    if (!input.ok && (!failed || (!failed->doubt.empty() && input.doubt.empty()))) failed = &input;
+  if (!failed->doubt.empty()) {
+    report.note = detail::joined({failed->name, " ", failed->shape, " ", failed->doubt});
+    if (!report.ops.kink.empty()) report.note += " (at " + report.ops.kink + ")";
+    return;
+  }
   LostGraph lost(leaves);
   const Observe observe(lost);
   evaluate(f, inputs);
-  report.note = "each op that ran is right by itself; ";
+  report.note = "each op that ran is right by itself";
+  const char* before = ", or could not be checked by itself: ";
+  for (const std::string& name : report.ops.not_checked) {
+    report.note += before + name;
+    before = ", ";
+  }
+  report.note += "; ";
   report.note += lost.constant().empty() ? "does the function compute something outside the graph?"
                                          : "the function leaves its graph at " + lost.constant();
 }
@@ -223,28 +302,37 @@ GradcheckReport check(const char* op, const CheckedFunction& f, const Tensors& i
   std::mt19937_64 random(options.seed);
   Tensors upstream;
   Grads analytic;
+  std::vector<std::vector<double>> center;
   {
     const Tensors outputs = evaluate(f, inputs);
     check_graph(op, f, inputs, leaves, outputs);
-    upstream = random_upstream(outputs, random);
-    analytic = analytic_gradients(outputs, upstream, leaves, false);
+    upstream = random_upstream(op, outputs, random);
+    center = values_of(outputs);
+    Tensors given;  // a vjp may write it
+    for (const Tensor& u : upstream) given.push_back(u.defined() ? u.detach().clone() : Tensor());
+    analytic = analytic_gradients(outputs, given, leaves, false);
   }
-  const Difference difference(f, inputs, upstream, options.eps);
+  const Difference difference(f, inputs, upstream, std::move(center), options.eps);
   GradcheckReport report;
   for (size_t i = 0, k = 0; i < inputs.size(); ++i) {
     const Tensor& x = inputs[i];
     if (!x.defined() || !x.requires_grad()) continue;
     const Tensor& dx = analytic[k++];
     const bool small = x.numel() <= options.max_elements;
-    CheckedInput input =
-        judge(small ? check_elements(difference, x, dx)
-                    : check_directions(difference, x, dx, options.directions, random),
-              i, options);
+    CheckedInput input = judge(small ? check_elements(difference, x, dx, options.eps)
+                                     : check_directions(difference, x, dx, options, random),
+                               i, options);
     input.name = name_of(i, options);
     input.shape = x.shape();
     add(report, std::move(input));
   }
-  if (!report.ok && options.finds_ops) find_cause(f, inputs, leaves, options, report);
+  if (options.finds_ops && report.ok) {
+    OpsCheck vjps = check_vjps([&] { evaluate(f, inputs); }, options.seed);
+    report.ok = vjps.wrong.empty();
+    if (!report.ok) report.ops = std::move(vjps);
+  } else if (options.finds_ops) {
+    find_cause(f, inputs, leaves, options, report);
+  }
   return report;
 }
 
@@ -259,7 +347,7 @@ void compare_gradients(const CheckedFunction& f, const Tensors& inputs, const Te
     const std::vector<double> expected = plain[k].tolist(), found = recorded[k].tolist();
     std::vector<Pair> pairs;
     for (size_t i = 0; i < found.size(); ++i)
-      pairs.push_back({index_text(leaves[k], static_cast<int64_t>(i)), found[i], expected[i]});
+      pairs.push_back({index_text(leaves[k], static_cast<int64_t>(i)), found[i], expected[i], {}});
     const CheckedInput input = judge(pairs, k, options);
     if (input.ok) continue;
     report.ok = false;
@@ -291,7 +379,7 @@ GradcheckReport gradgradcheck(const CheckedFunction& function, const TensorList&
   std::mt19937_64 random(options.seed + 1);
   const Tensors outputs = evaluate(f, inputs);
   check_graph("gradgradcheck", f, inputs, leaves, outputs);
-  Tensors upstream = random_upstream(outputs, random);
+  Tensors upstream = random_upstream("gradgradcheck", outputs, random);
   Tensors all = inputs;
   std::vector<std::string> names;
   for (size_t i = 0; i < inputs.size(); ++i) names.push_back(name_of(i, options));

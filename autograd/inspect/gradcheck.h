@@ -34,7 +34,7 @@ struct GradcheckOptions {
   uint64_t seed = 1;  // of the upstream gradient and the directions
   /// What a report calls the inputs; "input 0" and so on where there is no name.
   std::vector<std::string> names = {};
-  bool finds_ops = true;  // a check that fails also checks each op that ran (wrong_gradient.h)
+  bool finds_ops = true;  // each op that ran is checked by itself, too (wrong_gradient.h)
 };
 
 /// What a check found; `ok` only if every element was within tolerance. The element named is the
@@ -52,6 +52,7 @@ struct CheckedElements {
 struct CheckedInput : CheckedElements {
   std::string name;
   Shape shape;
+  std::string doubt;  // why the differences of all that failed say nothing: a kink, rounding
 };
 /// The whole check. Printed, one that failed names the op at fault, if that was found, and then the
 /// worst element and each input.
@@ -69,9 +70,11 @@ using CheckedFunction = std::function<std::vector<Tensor>(const std::vector<Tens
 /// upstream gradient. Inputs are moved by eps in place and put back. f is called many times and
 /// draws the same random numbers each time: default_generator() then stands as after one call, and
 /// the random position of dropout as before it. (A thread that checks while others draw sets
-/// context().generator to one of its own.) If the check fails, check_ops finds the op at
-/// fault. Throws on f32 and bf16 inputs that require grad, when there is none to check, and when no
-/// output depends on them in the graph.
+/// context().generator to one of its own.) The vjp of each op that ran must also be right however
+/// its upstream gradients come (check_vjps). If the check fails, check_ops finds the op at fault. At
+/// a point without a derivative, such as relu at 0, it fails and says so. Throws on f32 and bf16
+/// inputs that require grad and outputs computed from them, when there is no input to check, and
+/// when no output depends on them in the graph.
 GradcheckReport gradcheck(const CheckedFunction& f, const TensorList& inputs,
                           GradcheckOptions options = {});
 /// Checks the second derivatives: the gradient of the gradient, with respect to inputs and upstream

@@ -9,6 +9,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <exception>
+#include <limits>
 #include <map>
 #include <memory>
 #include <optional>
@@ -171,16 +173,33 @@ struct AloneContext : VjpContext {
   std::vector<bool> added_;
 };
 
-std::vector<Values> run_vjp(const Op& op, const std::vector<Values>& upstream,
-                            AloneContext& asked) {
+// An upstream gradient for an output of this shape, whose elements lie `stride` apart: 1 is
+// contiguous, 0 expanded. What lies between them is nan, so that who reads it is seen.
+Tensor spread(const Tensor& y, const Values& values, int64_t stride) {
+  Layout layout{y.shape(), contiguous_strides(y.shape()), 0};
+  for (int64_t& s : layout.strides) s *= stride;
+  const Values nans(values.size() * 2 + 1, std::numeric_limits<double>::quiet_NaN());
+  Values memory = stride == 1 ? values : nans;
+  const auto at = places(layout);
+  for (size_t e = 0; e < values.size(); ++e) memory[at[e]] = values[e];
+  const Aside aside;
+  const Tensor flat = from_vector(memory, {static_cast<int64_t>(memory.size())}).to(y.device());
+  return Tensor(Array(flat.storage(), layout, f64));
+}
+Grads spread(const Op& op, const std::vector<Values>& upstream, int64_t stride = 1) {
   Grads dys;
-  for (size_t k = 0; k < op.outputs.size(); ++k) {
-    const Tensor& y = op.outputs[k];
-    dys.push_back(op.output_has_gradient[k] ? tensor_like(y, upstream[k]) : Tensor());
-  }
+  for (size_t k = 0; k < op.outputs.size(); ++k)
+    dys.push_back(op.output_has_gradient[k] ? spread(op.outputs[k], upstream[k], stride)
+                                            : Tensor());
+  return dys;
+}
+
+// dys have another holder, as in a walk that shares them.
+std::vector<Values> run_vjp(const Op& op, const Grads& dys, AloneContext& asked) {
   const Aside aside;
   const Restore<Node*> running(Node::running, op.node.get());
-  std::vector<Values> dxs = values_of(op.node->vjp(dys, asked));
+  std::vector<Values> dxs = values_of(op.node->vjp(Grads(dys), asked));
+  dxs.resize(op.inputs.size());
   for (size_t i = 0; i < dxs.size(); ++i) {
     if (!op.has_gradient(i)) dxs[i].clear();
     if (op.has_gradient(i) && dxs[i].empty()) dxs[i].resize(op.input_values[i].size());
@@ -196,38 +215,101 @@ bool is_f64(const Op& op) {
   return true;
 }
 
+WrongGradient fault_of(const Op& op, size_t i, std::string when = {}) {
+  return {.op = op.name,
+          .output = op.outputs[0].shape(),
+          .input = i,
+          .shape = op.inputs[i].defined() ? op.inputs[i].shape() : Shape(),
+          .when = std::move(when),
+          .error = {},
+          .fails_at = {}};
+}
+
+// The vjp, with upstream gradients for which `expected` is known to be right. before: the values of
+// sums that it may add to.
+std::optional<WrongGradient> compare(const Op& op, const Grads& dys,
+                                     const std::vector<Values>& expected, const std::string& when,
+                                     const std::vector<Values>& before = {}) {
+  Grads sums;
+  for (size_t i = 0; i < before.size(); ++i)
+    sums.push_back(op.has_gradient(i) ? tensor_like(op.inputs[i], before[i]) : Tensor());
+  AloneContext asked(op, std::move(sums));
+  std::vector<Values> dxs;
+  try {
+    dxs = run_vjp(op, dys, asked);
+  } catch (const std::exception& error) {
+    WrongGradient wrong = fault_of(op, 0, when);
+    wrong.error = "fails " + when + ": " + error.what();
+    return wrong;
+  }
+  for (size_t i = 0; i < dxs.size(); ++i) {
+    const Tensor sum = asked.added(i);
+    const Values found = sum.defined() ? values_of(sum) : dxs[i];
+    for (size_t e = 0; e < found.size(); ++e) {
+      const double right = expected[i][e] + (sum.defined() ? before[i][e] : 0);
+      const bool close = std::abs(found[e] - right) <= 1e-9 * (1 + std::abs(right));
+      if (close || equal({found[e]}, {right})) continue;
+      WrongGradient wrong = fault_of(op, i, when);
+      wrong.analytic = found[e], wrong.numeric = right;
+      return wrong;
+    }
+  }
+  return {};
+}
+
+std::vector<Values> gradients(const Op& op, const std::vector<Values>& upstream) {
+  AloneContext asked(op, {});
+  return run_vjp(op, spread(op, upstream), asked);
+}
+
+// What the vjp returns for random gradients, which it must not write.
 void add_gradients(Op& op, std::mt19937_64& random) {
   for (size_t k = 0; k < op.outputs.size(); ++k)
     op.upstream.push_back(
         op.output_has_gradient[k] ? random_values(op.output_values[k].size(), random) : Values());
+  const Grads dys = spread(op, op.upstream);
   AloneContext asked(op, {});
-  op.dxs = run_vjp(op, op.upstream, asked);
+  op.dxs = run_vjp(op, dys, asked);
+  for (size_t k = 0; k < dys.size(); ++k) {
+    if (!dys[k].defined() || equal(values_of(dys[k]), op.upstream[k])) continue;
+    op.wrong = fault_of(op, 0);
+    op.wrong->error =
+        "writes dy, the gradient that it is given and that others read: "
+        "write into dy.clone()";
+  }
 }
 
-// The vjp once more, with sums that it may add to. The first sum that is wrong afterwards.
-std::optional<WrongGradient> check_adding(const Op& op, std::mt19937_64& random) {
-  Grads sums(op.inputs.size());
-  std::vector<Values> before(op.inputs.size());
-  for (size_t i = 0; i < sums.size(); ++i) {
-    if (!op.has_gradient(i)) continue;
-    before[i] = random_values(op.dxs[i].size(), random);
-    sums[i] = tensor_like(op.inputs[i], before[i]);
-  }
-  AloneContext asked(op, std::move(sums));
-  run_vjp(op, op.upstream, asked);
-  for (size_t i = 0; i < op.inputs.size(); ++i) {
-    const Values after = values_of(asked.added(i));
-    for (size_t e = 0; e < after.size(); ++e) {
-      const double expected = before[i][e] + op.dxs[i][e];
-      if (std::abs(after[e] - expected) <= 1e-9 * (1 + std::abs(expected))) continue;
-      return WrongGradient{.op = op.name,
-                           .output = op.outputs[0].shape(),
-                           .input = i,
-                           .shape = op.inputs[i].shape(),
-                           .analytic = after[e],
-                           .numeric = expected,
-                           .when_adding = true,
-                           .fails_at = {}};
+// The vjp once more: with sums that it may add to, with gradients of other layouts, and without
+// those of some outputs.
+std::optional<WrongGradient> check_calls(const Op& op, std::mt19937_64& random) {
+  std::vector<Values> sums;
+  for (const Values& dx : op.dxs) sums.push_back(random_values(dx.size(), random));
+  if (auto wrong = compare(op, spread(op, op.upstream), op.dxs, "where it adds to a sum", sums))
+    return wrong;
+  if (auto wrong = compare(op, spread(op, op.upstream, 2), op.dxs, "where dy is not contiguous"))
+    return wrong;
+  std::vector<Values> constant = op.upstream;
+  for (Values& u : constant) std::fill(u.begin(), u.end(), 0.75);
+  if (auto wrong = compare(op, spread(op, constant, 0), gradients(op, constant),
+                           "where dy is expanded, as by sum"))
+    return wrong;
+  const auto count = std::count(op.output_has_gradient.begin(), op.output_has_gradient.end(), true);
+  for (size_t k = 0; k < op.outputs.size() && count > 1; ++k) {
+    if (!op.output_has_gradient[k]) continue;
+    for (const bool alone : {false, true}) {  // without this one; and with this one alone
+      if (alone && count == 2) continue;
+      std::vector<Values> upstream = op.upstream;
+      Grads dys = spread(op, upstream);
+      for (size_t j = 0; j < dys.size(); ++j) {
+        if ((j == k) == alone) continue;
+        std::fill(upstream[j].begin(), upstream[j].end(), 0.0);
+        dys[j] = Tensor();
+      }
+      const std::string which = alone ? "s of all outputs but " : " of output ";
+      if (auto wrong = compare(op, dys, gradients(op, upstream),
+                               "where the gradient" + which + std::to_string(k) +
+                                   (alone ? " are" : " is") + " undefined, which means zero"))
+        return wrong;
     }
   }
   return {};
@@ -237,16 +319,17 @@ std::optional<WrongGradient> check_adding(const Op& op, std::mt19937_64& random)
 
 class MovedRun : public Observer {
  public:
-  // Moves input i of the op by `step`, element by element of the whole memory, while it runs; and
-  // reads the outputs of `read`: the same op, or one that takes its output as input `through`.
-  MovedRun(const Op& op, size_t i, const Values& step, const Op& read, size_t through)
-      : op_(op), read_(read), i_(i), through_(through), step_(step) {}
+  // Moves input i of the op by `step`, element by element of the whole memory, from op number
+  // `from` on until the op has run; and reads the outputs of `read`: the same op, or one that takes
+  // its output as input `through`.
+  MovedRun(const Op& op, size_t i, const Values& step, const Op& read, size_t through, size_t from)
+      : op_(op), read_(read), i_(i), through_(through), from_(from), step_(step) {}
   ~MovedRun() override { put_back(); }
 
   // The outputs' values; none where other inputs have changed, too.
   std::optional<std::vector<Values>> outputs(const std::function<void()>& forward) {
     memory_ = op_.memories[i_].leaf;
-    if (op_.number == 0) move();
+    if (from_ == 0) move();
     const Observe observe(*this);
     forward();
     return outputs_;
@@ -264,7 +347,7 @@ class MovedRun : public Observer {
         (&read_ == &op_ || as_expected(read_, inputs)))
       outputs_ = values_of(outputs);
     if (count_ == op_.number) put_back();
-    if (++count_ == op_.number) move();
+    if (++count_ == from_) move();
   }
 
  private:
@@ -296,7 +379,7 @@ class MovedRun : public Observer {
   }
 
   const Op &op_, &read_;
-  const size_t i_, through_;
+  const size_t i_, through_, from_;
   const Values& step_;
   size_t count_ = 0;
   StoragePtr memory_;
@@ -308,8 +391,10 @@ class MovedRun : public Observer {
 // A derivative along a direction, by gradients and by differences.
 struct Derivative {
   double analytic = 0, numeric = 0, tolerance = 1e-10;
+  double bend = 0;  // what the differences to the two sides differ by, over all outputs
 
   bool differ() const { return !(std::abs(analytic - numeric) <= tolerance); }
+  bool at_kink() const { return differ() && !(std::abs(analytic - numeric) > bend); }
   // From the gradients of the inputs that share the memory of input i.
   void add_analytic(const Op& op, size_t i, const std::vector<Values>& dxs,
                     const Values& direction) {
@@ -328,6 +413,8 @@ struct Derivative {
     for (size_t k = 0; k < op.upstream.size(); ++k) {
       for (size_t e = 0; e < op.upstream[k].size(); ++e) {
         const double u = op.upstream[k][e], a = above[k][e], b = below[k][e];
+        const double twist = a + b - 2 * op.output_values[k][e];
+        if (a != b || std::isfinite(twist)) bend += std::abs(u * twist) / kStep;
         if (a != b) numeric += u * (a - b) / (2 * kStep);
         if (std::isfinite(a)) tolerance += std::abs(u * a) * 1e-15 / kStep;  // rounding
       }
@@ -340,7 +427,7 @@ class Checker {
  public:
   Checker(const std::function<void()>& forward, uint64_t seed) : forward_(forward), random_(seed) {}
 
-  OpsCheck check() {
+  OpsCheck check(bool by_differences) {
     {
       const ContextGuard guard;
       const Observe observe(first_);
@@ -348,36 +435,49 @@ class Checker {
     }
     for (Op& op : first_.ops) {
       result_.ops.insert(op.name);
-      if (!is_checkable(op)) continue;
-      add_gradients(op, random_);
-      op.wrong = check_adding(op, random_);
+      if (is_checkable(op)) check_vjp(op);
     }
-    for (const Op& op : first_.ops) check_op(op);
+    for (const Op& op : first_.ops) {
+      const std::optional<WrongGradient> wrong =
+          by_differences && !op.wrong ? check_op(op) : op.wrong;
+      const auto same_op = [&](const WrongGradient& other) { return other.op == op.name; };
+      if (wrong && std::none_of(result_.wrong.begin(), result_.wrong.end(), same_op))
+        result_.wrong.push_back(*wrong);
+    }
     return std::move(result_);
   }
 
  private:
   static bool is_checkable(const Op& op) { return op.node && op.node->vjp && is_f64(op); }
 
-  void check_op(const Op& op) {
+  // A vjp that fails for plain gradients has failed in the walk, or belongs to no output.
+  void check_vjp(Op& op) {
+    try {
+      add_gradients(op, random_);
+    } catch (const std::exception&) {
+      op.dxs.clear();
+      return;
+    }
+    if (!op.wrong) op.wrong = check_calls(op, random_);
+  }
+
+  std::optional<WrongGradient> check_op(const Op& op) {
     std::optional<WrongGradient> wrong;
     for (size_t i = 0; i < op.inputs.size(); ++i) {
       if (!op.has_gradient(i) || op.inputs[i].numel() == 0) continue;
       const auto found = op.dxs.empty() ? std::nullopt : check_input(op, i, op, op.dxs, i);
       ++(found ? result_.checked : result_.unchecked);
-      if (found && found->differ() && !wrong)
-        wrong = WrongGradient{.op = op.name,
-                              .output = op.outputs[0].shape(),
-                              .input = i,
-                              .shape = op.inputs[i].shape(),
-                              .analytic = found->analytic,
-                              .numeric = found->numeric,
-                              .fails_at = {}};
+      if (!found) result_.not_checked.insert(op.name);
+      if (!found || !found->differ() || wrong) continue;
+      if (found->at_kink()) {
+        if (result_.kink.empty())
+          result_.kink = detail::joined({op.name, " ", op.outputs[0].shape(), ", input ", i});
+        continue;
+      }
+      wrong = fault_of(op, i);
+      wrong->analytic = found->analytic, wrong->numeric = found->numeric;
     }
-    if (!wrong) wrong = op.wrong;
-    const auto same_op = [&](const WrongGradient& other) { return other.op == op.name; };
-    if (wrong && std::none_of(result_.wrong.begin(), result_.wrong.end(), same_op))
-      result_.wrong.push_back(*wrong);
+    return wrong;
   }
 
   // The derivative of what `read` computes from its upstream gradient, by the gradients dxs of the
@@ -391,14 +491,20 @@ class Checker {
     const Values noise = random_values(at.size(), random_);
     for (size_t e = 0; e < at.size(); ++e)
       if (std::isfinite(op.input_values[i][e])) direction[at[e]] = noise[e];
-    const auto run = [&](double length) {
+    const auto run = [&](double length, size_t from) {
       Values step = direction;
       for (double& s : step) s *= length;
       const ContextGuard guard;
-      return MovedRun(op, i, step, read, through).outputs(forward_);
+      return MovedRun(op, i, step, read, through, from).outputs(forward_);
     };
-    const auto above = run(kStep), below = run(-kStep);
+    const auto moves = [&](auto& a, auto& b) { return a && b && *a != *b; };
+    auto above = run(kStep, op.number), below = run(-kStep, op.number);
     if (!above || !below) return {};
+    if (*above == *below && &read == &op) {  // was the output computed by ops before this one?
+      const size_t made = op.memories[i].op ? *op.memories[i].op + 1 : 0;
+      auto early = run(kStep, made), late = run(-kStep, made);
+      if (moves(early, late)) above = std::move(early), below = std::move(late);
+    }
     Derivative found;
     found.add_analytic(op, i, dxs, direction);
     found.add_numeric(read, *above, *below);
@@ -418,7 +524,7 @@ class Checker {
     for (const Values& u : maker.upstream) upstream.emplace_back(u.size());
     upstream[memory.output] = op.dxs[i];
     AloneContext asked(maker, {});
-    const std::vector<Values> dxs = run_vjp(maker, upstream, asked);
+    const std::vector<Values> dxs = run_vjp(maker, spread(maker, upstream), asked);
     for (size_t j = 0; j < maker.inputs.size(); ++j)
       if (maker.has_gradient(j)) return check_input(maker, j, op, dxs, i);
     return {};
@@ -434,10 +540,10 @@ class Checker {
 
 OpsCheck check_ops(const std::function<void()>& function, uint64_t seed) {
   const std::function<void()> forward = detail::repeats(function);
-  OpsCheck result = Checker(forward, seed).check();
+  OpsCheck result = Checker(forward, seed).check(true);
   if (result.wrong.empty() || composed()) return result;
   const Composed guard;
-  const OpsCheck definitions = Checker(forward, seed).check();
+  const OpsCheck definitions = Checker(forward, seed).check(true);
   result.definitions = definitions.ops;
   for (WrongGradient& wrong : result.wrong) {
     wrong.definition = definitions.ops.count(wrong.op) > 0 ? WrongGradient::none
@@ -448,13 +554,19 @@ OpsCheck check_ops(const std::function<void()>& function, uint64_t seed) {
   return result;
 }
 
+OpsCheck check_vjps(const std::function<void()>& function, uint64_t seed) {
+  return Checker(detail::repeats(function), seed).check(false);
+}
+
 std::ostream& operator<<(std::ostream& out, const WrongGradient& wrong) {
-  const char* const of = wrong.when_adding ? " where it adds to a sum: " : ": ";
+  if (!wrong.error.empty())
+    return out << detail::joined({wrong.op, " ", wrong.output, ": its vjp ", wrong.error});
+  const std::string when = wrong.when.empty() ? "" : " " + wrong.when;
   const char* const beside =
-      wrong.when_adding ? ", expected " : " along a random direction, by differences ";
+      wrong.when.empty() ? " along a random direction, by differences " : ", expected ";
   out << detail::joined({wrong.op, " ", wrong.output, " returns a wrong gradient for the op's ",
-                         "input ", wrong.input, " ", wrong.shape, of, wrong.analytic, beside,
-                         wrong.numeric});
+                         "input ", wrong.input, " ", wrong.shape, when, ": ", wrong.analytic,
+                         beside, wrong.numeric});
   switch (wrong.definition) {
     case WrongGradient::passes:
       return out << "; its definition passes: its vjp, or a kernel, is wrong";

@@ -107,7 +107,7 @@ TEST(CheckOps, SeesAVjpThatIsWrongOnlyWhereItAdds) {
   const Tensor x = leaf({2}), y = leaf({2});
   const OpsCheck check = check_ops([&] { test_add(x, y); });
   ASSERT_EQ(check.wrong.size(), 1u);
-  EXPECT_TRUE(check.wrong[0].when_adding);
+  EXPECT_EQ(check.wrong[0].when, "where it adds to a sum");
   EXPECT_EQ(check.wrong[0].input, 1u);
 }
 
@@ -162,6 +162,150 @@ TEST(Gradcheck, CountsInputsThatAreNotChecked) {
       gradcheck([](const Inputs& in) { return in[0] * test_square(in[1], 1); }, {constant, x});
   EXPECT_EQ(report.input, 1u);
   EXPECT_EQ(report.inputs[0].name, "input 1");
+}
+
+// What gradcheck says first of an op of one's own that is wrong.
+template <class F>
+void expect_named(const F& f, const Inputs& inputs, const std::string& text) {
+  const GradcheckReport report = gradcheck(f, inputs);
+  EXPECT_FALSE(report.ok);
+  EXPECT_EQ(text_of(report).rfind("FAILED: " + text, 0), 0u) << text_of(report);
+}
+
+// An op's values may be computed from the input itself, not from x.detach().
+TEST(Gradcheck, NamesAnOpWhoseValueWasComputedInTheGraph) {
+  const auto op = [](const Tensor& x, double factor) {
+    return record("my_exp2", {x}, exp(x * 2), [=, x = Saved::input(x)](const Tensor& dy) -> Grads {
+      return {dy * exp(*x * 2) * factor};
+    });
+  };
+  EXPECT_TRUE(gradcheck([&](const Inputs& in) { return op(in[0] * 3, 2); }, {leaf({3})}));
+  expect_named([&](const Inputs& in) { return op(in[0], 1); }, {leaf({3})},
+               "my_exp2 (3,) returns a wrong gradient for the op's input 0 (3,): ");
+  expect_named([&](const Inputs& in) { return tanh(op(in[0] * 3, 1)); }, {leaf({3})},
+               "my_exp2 (3,) returns a wrong gradient");
+  // A value that does not depend on the input at all may have been computed outside the graph.
+  expect_named(
+      [](const Inputs& in) {
+        return record("my_constant", {in[0]}, ones({3}, f64),
+                      [](const Tensor& dy) -> Grads { return {dy}; });
+      },
+      {leaf({3})},
+      "each op that ran is right by itself, or could not be checked by itself: my_constant; does");
+}
+
+// A kernel that takes dy for contiguous.
+TEST(Gradcheck, NamesAVjpThatIsWrongForALayoutOfDy) {
+  const auto op = [](const Inputs& in) {
+    return record("twice", {in[0]}, in[0].detach() * 2, [](const Tensor& dy) -> Grads {
+      const auto* from = static_cast<const double*>(dy.storage()->data) + dy.layout().offset;
+      std::vector<double> dx(from, from + dy.numel());
+      for (double& value : dx) value *= 2;
+      return {from_vector(dx, dy.shape())};
+    });
+  };
+  const std::string start =
+      "twice (2, 3) returns a wrong gradient for the op's input 0 (2, 3) where dy is not "
+      "contiguous";
+  expect_named(op, {leaf({2, 3})}, start);
+  expect_named([&](const Inputs& in) { return op(in).T(); }, {leaf({2, 3})}, start);
+  const auto expanded = [](const Inputs& in) {
+    return record("expanded", {in[0]}, in[0].detach() * 2,
+                  [](const Tensor& dy) -> Grads { return {dy * (dy.layout().repeats() ? 3 : 2)}; });
+  };
+  expect_named(expanded, {leaf({3})},
+               "expanded (3,) returns a wrong gradient for the op's input 0 (3,) where dy is "
+               "expanded, as by sum: ");
+}
+
+TEST(Gradcheck, NamesAVjpThatWritesItsGradient) {
+  const auto op = [](const Tensor& x) {
+    return record("triple", {x}, x.detach() * 3, [](const Tensor& dy) -> Grads {
+      Tensor dx = dy;
+      dx *= 3;
+      return {dx};
+    });
+  };
+  expect_named(
+      [&](const Inputs& in) { return op(in[0]); }, {leaf({2})},
+      "triple (2,): its vjp writes dy, the gradient that it is given and that others read: "
+      "write into dy.clone()\n");
+  expect_named(
+      [&](const Inputs& in) {
+        const Tensor h = in[0] * 1;
+        return (op(h) + h) * 2;
+      },
+      {leaf({2})}, "triple (2,): its vjp writes dy");
+}
+
+TEST(Gradcheck, TriesUndefinedGradients) {
+  using Pair = std::vector<Tensor>;
+  const auto op = [](bool defined, const Inputs& in) {
+    return record("half", {in[0]}, Pair{in[0].detach() * 2, in[0].detach() * 3},
+                  [=](const Grads& dys, VjpContext&) -> Grads {
+                    Tensor dx = zeros({3}, f64);
+                    if (defined || dys[0].defined()) dx += dys[0] * 2;
+                    if (dys[1].defined()) dx += dys[1] * 3;
+                    return {dx};
+                  });
+  };
+  EXPECT_TRUE(gradcheck([&](const Inputs& in) { return op(false, in); }, {leaf({3})}));
+  expect_named([&](const Inputs& in) { return op(true, in); }, {leaf({3})},
+               "half (3,): its vjp fails where the gradient of output 0 is undefined, which means "
+               "zero: mul: argument 1 is undefined: ");
+  const Tensor x = leaf({3});
+  EXPECT_EQ(error_of([&] {
+              sum(op(true, {x})[1]).backward();
+            }).rfind("the backward of half: mul: argument 1 is undefined: ", 0),
+            0u);
+  EXPECT_EQ(error_of([&] {
+              const Tensor y = record("wide", {x}, x.detach() * 2, [](const Tensor& dy) -> Grads {
+                return {matmul(ones({2, 5}, f64), dy)};
+              });
+              sum(y).backward();
+            }).rfind("the backward of wide: matmul: ", 0),
+            0u);
+}
+
+TEST(Gradcheck, SaysWhereThereIsNoDerivative) {
+  const auto at = [](const std::vector<double>& values) {
+    return from_vector(values, {static_cast<int64_t>(values.size())}).requires_grad_();
+  };
+  const std::string kink = ": differences to the two sides are ";
+  expect_named([](const Inputs& in) { return abs(in[0]); }, {at({2, 1e-7})},
+               "input 0 (2,) [1]" + kink);
+  expect_named([](const Inputs& in) { return max(in[0], 0).values; }, {at({3, 1, 3})},
+               "input 0 (3,) [0]" + kink);
+  const GradcheckReport root = gradcheck([](const Inputs& in) { return sqrt(in[0]); }, {at({0})});
+  EXPECT_NE(root.note.find("no derivative there, or none within eps = 1e-06; check another point"),
+            std::string::npos)
+      << root.note;
+  EXPECT_EQ(text_of(root).find("-nan"), std::string::npos) << text_of(root);
+  expect_named([](const Inputs& in) { return square(in[0]); }, {at({1e10, 2})},
+               "input 0 (2,) [0]: a step of eps = 1e-06 is lost in rounding");
+  // What is wrong beside a kink is found.
+  const GradcheckReport beside = gradcheck(
+      [](const Inputs& in) { return abs(in[0]) + test_square(in[1], 1); }, {at({0}), at({2})});
+  ASSERT_EQ(beside.ops.wrong.size(), 1u);
+  EXPECT_EQ(beside.ops.wrong[0].op, "test_square");
+
+  Sequential layer{Linear(3, 3), ReLU()};
+  {
+    const NoGrad no_grad;
+    for (Tensor& x : layer.parameters())
+      if (x.dim() == 1) x.zero_();
+  }
+  const std::string text = text_of(gradcheck_module(layer, zeros({2, 3})));
+  EXPECT_EQ(text.rfind("FAILED: 0.bias (3,) [0]" + kink, 0), 0u) << text;
+  EXPECT_NE(text.find(" (at relu (2, 3), input 0)\n"), std::string::npos) << text;
+}
+
+TEST(Gradcheck, ExpectsOutputsInF64) {
+  EXPECT_EQ(error_of([] {
+              gradcheck([](const Inputs& in) { return (in[0] * 2).to(f32); }, {leaf({2})});
+            }),
+            "gradcheck: output 0 is float32, too coarse for differences; expected float64: let the "
+            "function compute in the dtype of its inputs");
 }
 
 TEST(Gradcheck, SaysWhereTheGraphWasLeft) {
