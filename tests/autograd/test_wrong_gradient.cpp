@@ -175,29 +175,31 @@ void expect_named(const F& f, const Inputs& inputs, const std::string& text) {
 // An op's values may be computed from the input itself, not from x.detach().
 TEST(Gradcheck, NamesAnOpWhoseValueWasComputedInTheGraph) {
   const auto op = [](const Tensor& x, double factor) {
-    return record("my_exp2", {x}, exp(x * 2), [=, x = Saved::input(x)](const Tensor& dy) -> Grads {
-      return {dy * exp(*x * 2) * factor};
-    });
+    return record("test_exp2", {x}, exp(x * 2),
+                  [=, x = Saved::input(x)](const Tensor& dy) -> Grads {
+                    return {dy * exp(*x * 2) * factor};
+                  });
   };
   EXPECT_TRUE(gradcheck([&](const Inputs& in) { return op(in[0] * 3, 2); }, {leaf({3})}));
   expect_named([&](const Inputs& in) { return op(in[0], 1); }, {leaf({3})},
-               "my_exp2 (3,) returns a wrong gradient for the op's input 0 (3,): ");
+               "test_exp2 (3,) returns a wrong gradient for the op's input 0 (3,): ");
   expect_named([&](const Inputs& in) { return tanh(op(in[0] * 3, 1)); }, {leaf({3})},
-               "my_exp2 (3,) returns a wrong gradient");
+               "test_exp2 (3,) returns a wrong gradient");
   // A value that does not depend on the input at all may have been computed outside the graph.
   expect_named(
       [](const Inputs& in) {
-        return record("my_constant", {in[0]}, ones({3}, f64),
+        return record("test_constant", {in[0]}, ones({3}, f64),
                       [](const Tensor& dy) -> Grads { return {dy}; });
       },
       {leaf({3})},
-      "each op that ran is right by itself, or could not be checked by itself: my_constant; does");
+      "each op that ran is right by itself, or could not be checked by itself: test_constant; "
+      "does");
 }
 
 // A kernel that takes dy for contiguous.
 TEST(Gradcheck, NamesAVjpThatIsWrongForALayoutOfDy) {
   const auto op = [](const Inputs& in) {
-    return record("twice", {in[0]}, in[0].detach() * 2, [](const Tensor& dy) -> Grads {
+    return record("test_twice", {in[0]}, in[0].detach() * 2, [](const Tensor& dy) -> Grads {
       const auto* from = static_cast<const double*>(dy.storage()->data) + dy.layout().offset;
       std::vector<double> dx(from, from + dy.numel());
       for (double& value : dx) value *= 2;
@@ -205,22 +207,22 @@ TEST(Gradcheck, NamesAVjpThatIsWrongForALayoutOfDy) {
     });
   };
   const std::string start =
-      "twice (2, 3) returns a wrong gradient for the op's input 0 (2, 3) where dy is not "
+      "test_twice (2, 3) returns a wrong gradient for the op's input 0 (2, 3) where dy is not "
       "contiguous";
   expect_named(op, {leaf({2, 3})}, start);
   expect_named([&](const Inputs& in) { return op(in).T(); }, {leaf({2, 3})}, start);
   const auto expanded = [](const Inputs& in) {
-    return record("expanded", {in[0]}, in[0].detach() * 2,
+    return record("test_expanded", {in[0]}, in[0].detach() * 2,
                   [](const Tensor& dy) -> Grads { return {dy * (dy.layout().repeats() ? 3 : 2)}; });
   };
   expect_named(expanded, {leaf({3})},
-               "expanded (3,) returns a wrong gradient for the op's input 0 (3,) where dy is "
+               "test_expanded (3,) returns a wrong gradient for the op's input 0 (3,) where dy is "
                "expanded, as by sum: ");
 }
 
 TEST(Gradcheck, NamesAVjpThatWritesItsGradient) {
   const auto op = [](const Tensor& x) {
-    return record("triple", {x}, x.detach() * 3, [](const Tensor& dy) -> Grads {
+    return record("test_triple", {x}, x.detach() * 3, [](const Tensor& dy) -> Grads {
       Tensor dx = dy;
       dx *= 3;
       return {dx};
@@ -228,20 +230,20 @@ TEST(Gradcheck, NamesAVjpThatWritesItsGradient) {
   };
   expect_named(
       [&](const Inputs& in) { return op(in[0]); }, {leaf({2})},
-      "triple (2,): its vjp writes dy, the gradient that it is given and that others read: "
+      "test_triple (2,): its vjp writes dy, the gradient that it is given and that others read: "
       "write into dy.clone()\n");
   expect_named(
       [&](const Inputs& in) {
         const Tensor h = in[0] * 1;
         return (op(h) + h) * 2;
       },
-      {leaf({2})}, "triple (2,): its vjp writes dy");
+      {leaf({2})}, "test_triple (2,): its vjp writes dy");
 }
 
 TEST(Gradcheck, TriesUndefinedGradients) {
   using Pair = std::vector<Tensor>;
   const auto op = [](bool defined, const Inputs& in) {
-    return record("half", {in[0]}, Pair{in[0].detach() * 2, in[0].detach() * 3},
+    return record("test_half", {in[0]}, Pair{in[0].detach() * 2, in[0].detach() * 3},
                   [=](const Grads& dys, VjpContext&) -> Grads {
                     Tensor dx = zeros({3}, f64);
                     if (defined || dys[0].defined()) dx += dys[0] * 2;
@@ -250,20 +252,22 @@ TEST(Gradcheck, TriesUndefinedGradients) {
                   });
   };
   EXPECT_TRUE(gradcheck([&](const Inputs& in) { return op(false, in); }, {leaf({3})}));
-  expect_named([&](const Inputs& in) { return op(true, in); }, {leaf({3})},
-               "half (3,): its vjp fails where the gradient of output 0 is undefined, which means "
-               "zero: mul: argument 1 is undefined: ");
+  expect_named(
+      [&](const Inputs& in) { return op(true, in); }, {leaf({3})},
+      "test_half (3,): its vjp fails where the gradient of output 0 is undefined, which means "
+      "zero: mul: argument 1 is undefined: ");
   const Tensor x = leaf({3});
   EXPECT_EQ(error_of([&] {
               sum(op(true, {x})[1]).backward();
-            }).rfind("the backward of half: mul: argument 1 is undefined: ", 0),
+            }).rfind("the backward of test_half: mul: argument 1 is undefined: ", 0),
             0u);
   EXPECT_EQ(error_of([&] {
-              const Tensor y = record("wide", {x}, x.detach() * 2, [](const Tensor& dy) -> Grads {
-                return {matmul(ones({2, 5}, f64), dy)};
-              });
+              const Tensor y =
+                  record("test_wide", {x}, x.detach() * 2, [](const Tensor& dy) -> Grads {
+                    return {matmul(ones({2, 5}, f64), dy)};
+                  });
               sum(y).backward();
-            }).rfind("the backward of wide: matmul: ", 0),
+            }).rfind("the backward of test_wide: matmul: ", 0),
             0u);
 }
 
