@@ -75,8 +75,8 @@ Tensor cross_entropy(const Tensor& logits, const Tensor& targets, int64_t ignore
 Tensor linear_cross_entropy(const Tensor& x, const Tensor& weight, const Tensor& targets,
                             int64_t ignore_index = -100, Reduction reduction = Reduction::mean,
                             double z_loss = 0);
-/// The mean of (input - target)^2: a basic op. Shapes broadcast, without PyTorch's warning: of (N, 1)
-/// and (N) it is the mean over N x N. (mse_loss.cpp)
+/// The mean of (input - target)^2: a basic op. Shapes broadcast, without PyTorch's warning: of
+/// (N, 1) and (N) it is the mean over N x N. (mse_loss.cpp)
 Tensor mse_loss(const Tensor& input, const Tensor& target, Reduction reduction = Reduction::mean);
 
 // ---- attention/

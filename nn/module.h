@@ -113,9 +113,9 @@ class Module {
 
   // ---- its tensors, themselves and not copies
   /// Throws if INK_FIELDS lacks a module, a Parameter or the extended module, and names it; frozen
-  /// ones may be left out. Not found are buffers; modules without parameters before the first field;
-  /// members in a std::vector or behind a pointer; and those of a class that extends another and has
-  /// no INK_FIELDS at all, if the module is not itself a field, nor made by add_model,
+  /// ones may be left out. Not found are buffers; modules without parameters before the first
+  /// field; members in a std::vector or behind a pointer; and those of a class that extends another
+  /// and has no INK_FIELDS at all, if the module is not itself a field, nor made by add_model,
   /// make_attention, make_mlp or make_block.
   std::vector<Tensor> parameters() const;
   NamedTensors named_parameters() const;

@@ -34,8 +34,8 @@ class EvaluationMode {
   std::vector<std::pair<Module*, bool>> were_;
 };
 
-// By id, the bytes of a token's text: none of the end of a document. Empty if another has none: then
-// its text is not known.
+// By id, the bytes of a token's text: none of the end of a document. Empty if another has none:
+// then its text is not known.
 std::vector<int64_t> bytes_of_tokens(const Tokenizer& tokenizer) {
   std::vector<int64_t> bytes;
   if (!tokenizer.has_text()) return bytes;

@@ -17,8 +17,8 @@ namespace ink {
 
 constexpr const char* kLastCheckpoint = "ckpt";
 constexpr const char* kBestCheckpoint = "best";
-/// Which checkpoint a run goes on from: the last one, or the best one, where a full disk had no room
-/// for the other.
+/// Which checkpoint a run goes on from: the last one, or the best one, where a full disk had no
+/// room for the other.
 std::string checkpoint_to_resume(const std::filesystem::path& out_dir);
 constexpr const char* kGeneratorState = "rng_state";  // in optimizer.safetensors: i64 (632)
 

@@ -159,8 +159,8 @@ class Saved {
 
 /// Puts `outputs`, computed from `inputs`, into the graph if any input requires grad (and grad mode
 /// is on), and returns them. Undefined inputs are allowed; they get no gradient. An output that is
-/// already in a graph, or is an input, is replaced by another tensor on the same memory. `name` is a
-/// literal, or lives as long as the graph.
+/// already in a graph, or is an input, is replaced by another tensor on the same memory. `name` is
+/// a literal, or lives as long as the graph.
 std::vector<Tensor> record(const char* name, const std::vector<Tensor>& inputs,
                            std::vector<Tensor> outputs, Vjp vjp, Recomputation recompute = {},
                            bool keeps_nothing = false);
