@@ -314,8 +314,7 @@ std::string foreign_weights(const fs::path& path) {
   if (found.empty()) return "";
   return found.string() +
          " holds weights of another program, and only those of inkling's own runs can be read; "
-         "name "
-         "the folder of such a run, or train one";
+         "name the folder of such a run, or train one";
 }
 
 }  // namespace ink

@@ -184,8 +184,7 @@ void check_is_svg(const char* option, const std::string& file) {
   const std::string ending = std::filesystem::path(file).extension().string();
   if (!ending.empty() && ending != ".svg")
     throw UsageError(
-        fmt::format("{}: expected a name that ends with .svg, because the picture is "
-                    "SVG; got {}",
+        fmt::format("{}: expected a name that ends with .svg, because the picture is SVG; got {}",
                     option, printable(file, 200)));
 }
 
@@ -196,9 +195,8 @@ void check_not_read(const char* option, const std::string& file,
     if (std::filesystem::is_regular_file(other, ignored) &&
         std::filesystem::equivalent(file, other, ignored))
       throw UsageError(
-          fmt::format("{}: the command reads {}, and would replace it; choose another "
-                      "name",
-                      option, printable(file, 200)));
+          fmt::format("{}: the command reads {}, and would replace it; choose another name", option,
+                      printable(file, 200)));
 }
 
 void write_output(const char* option, const std::string& file, const std::string& text) {
