@@ -112,6 +112,20 @@ TEST_F(Resume, AChangedLearningRateIsSaid) {
   EXPECT_EQ(anew.out.find("goes on at"), std::string::npos) << "a run of its own: " << anew.out;
 }
 
+// An interruption cut the sample.
+TEST_F(Resume, WritesTheSampleThatIsMissing) {
+  const std::string out = " --out_dir " + path("out");
+  ASSERT_EQ(run_shell(train("--sample_interval 10" + out)).code, 0);
+  const std::string sample = read_file(path("out/samples/step_000020.txt"));
+  std::filesystem::remove(path("out/samples/step_000020.txt"));
+  ASSERT_EQ(run_shell("sed -i /step_000020.txt/d " + path("out/metrics.jsonl")).code, 0);
+  EXPECT_EQ(run_shell(train("--max_iters 24 --sample_interval 10 --init_from resume" + out)).code,
+            0);
+  EXPECT_EQ(read_file(path("out/samples/step_000020.txt")), sample);
+  const std::string lines = read_file(path("out/metrics.jsonl"));
+  EXPECT_NE(lines.find("step_000020.txt"), std::string::npos) << lines;
+}
+
 // A full disk had room for the first best checkpoint alone: the run goes on from that.
 TEST_F(Resume, GoesOnFromTheBestCheckpointWhereThereIsNoOther) {
   const std::string out = " --out_dir " + path("out");

@@ -95,6 +95,8 @@ class TrainRun {
     const bool late = first_step_ % config_.eval_interval == 0 && !trainer_.is_validated();
     if (late && first_step_ < config_.max_iters && !validate())  // it was stopped before that
       return stop_interrupted();
+    if (first_step_ < config_.max_iters && lacks_sample() && !show_sample())
+      return stop_interrupted();
     if (first_step_ < config_.max_iters) wait_for_report();
     while (trainer_.steps_done() < config_.max_iters) {
       step();
@@ -111,6 +113,14 @@ class TrainRun {
         return stop_early("Time is up", kOk);
     }
     return finish();
+  }
+
+  // Was the run that is resumed stopped before its sample was whole?
+  bool lacks_sample() const {
+    const std::vector<int64_t>& all = metrics_.table().samples();
+    return config_.sample_interval > 0 && first_step_ > 0 &&
+           first_step_ % config_.sample_interval == 0 &&
+           std::find(all.begin(), all.end(), first_step_) == all.end();
   }
 
   // What is done by time.
