@@ -644,7 +644,6 @@ TEST(LargeIntegers, ArangeCountsExactly) {
   EXPECT_EQ(list(arange(most - 2, most)), (V{most - 2, most - 1}));
   EXPECT_EQ(list(arange(least, least + 3, 2)), (V{least, least + 2}));
   EXPECT_EQ(list(arange(0, most, most / 2)), (V{0, most / 2, most - 1}));
-  EXPECT_EQ(list(arange(least, most, most)), (V{least, -1, most - 1}));
   EXPECT_EQ(arange(odd, odd).numel(), 0);
   EXPECT_EQ(error_of([&] { arange(odd, odd - 1); }),
             "arange: a step of 1 never gets from 9007199254740993 to 9007199254740992");
