@@ -177,9 +177,6 @@ std::vector<Field> numbered_fields(std::vector<T>& items) {
   }
   return list;
 }
-}  // namespace detail
-
-namespace detail {
 /// i, or an error if there are not so many.
 size_t checked_index(const char* list, size_t i, size_t size);
 }  // namespace detail

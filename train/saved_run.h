@@ -17,9 +17,6 @@ namespace ink {
 
 constexpr const char* kLastCheckpoint = "ckpt";
 constexpr const char* kBestCheckpoint = "best";
-/// Which checkpoint a run goes on from: the last one, or the best one, where a full disk had no
-/// room for the other.
-std::string checkpoint_to_resume(const std::filesystem::path& out_dir);
 constexpr const char* kGeneratorState = "rng_state";  // in optimizer.safetensors: i64 (632)
 
 /// A run on disk. Somebody else may have written it. So its config gives the model and the
@@ -49,6 +46,10 @@ std::vector<std::string> model_fields(const TrainConfig& config);
 
 /// `start`, if the tokenizer can encode it, or else none: write_sample then begins by itself.
 std::string usable_start(const Tokenizer& tokenizer, const std::string& start);
+
+/// Which checkpoint a run goes on from: the last one, or the best one, where a full disk had no
+/// room for the other.
+std::string checkpoint_to_resume(const std::filesystem::path& out_dir);
 
 /// The checkpoint out_dir/name ("ckpt" or "best"), or the one before if its files are damaged or
 /// their contents invalid. Errors name file, field, what was expected and what was found.
