@@ -56,10 +56,12 @@ struct TensorList : std::vector<Tensor> {
 struct Node;
 class GradStore;
 
-/// The hooks of a slot by number, the oldest first.
+/// The hooks of a slot by number, the oldest first. They run under a lock of the slot's own, so
+/// that those of other slots may run meanwhile.
 struct Hooks {
   std::map<uint64_t, std::function<Tensor(const Tensor&)>> before;  // called with the gradient
   std::map<uint64_t, std::function<void()>> after;  // called when a leaf's grad has been written
+  std::recursive_mutex mutex;
 };
 
 struct GradSlot {
@@ -81,7 +83,8 @@ struct GradSlot {
   void check_gradient(const char* from, const Tensor& g) const;
   /// Passes g to the hooks, each of which may replace it.
   void run_hooks(Tensor& g) const;
-  /// Held while `grad` is added to, because several threads' walks may share the slot.
+  /// Held while `grad` is added to, because several threads' walks may share the slot. Other slots
+  /// share it, too, unless this one has hooks.
   std::recursive_mutex& mutex() const;
   /// Adds the complete gradient of a walk to a leaf's grad, and runs the leaf's hooks.
   void accumulate(Tensor g, bool create_graph);

@@ -59,6 +59,7 @@ void GradSlot::run_hooks(Tensor& g) const {
 
 // A lock for each slot would be more memory than it is worth.
 std::recursive_mutex& GradSlot::mutex() const {
+  if (hooks) return hooks->mutex;
   static auto* locks = new std::array<std::recursive_mutex, 64>;
   return (*locks)[reinterpret_cast<uintptr_t>(this) / sizeof(GradSlot) % locks->size()];
 }

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <chrono>
 #include <cmath>
 #include <string>
 #include <thread>
@@ -112,6 +113,29 @@ TEST(GraphThreads, AHookWalksIntoItsOwnLeaf) {
 
 // Of walks that would free a graph that they share, one is right and the others are refused, and
 // have changed nothing. Walks that leave it as it is are all right.
+// Leaves without hooks share a few locks; a hook may wait for another thread's.
+TEST(GraphThreads, HooksOfTwoLeavesMeet) {
+  std::vector<Tensor> leaves{leaf({1})};
+  do {
+    leaves.push_back(leaf({2}));
+  } while (&leaves.back().slot()->mutex() != &leaves[0].slot()->mutex());
+  std::atomic<int> inside = 0, met = 0;
+  const auto meet = [&](const Tensor&) {
+    ++inside;
+    const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+    while (inside < 2 && std::chrono::steady_clock::now() < until) std::this_thread::yield();
+    met += inside == 2;
+  };
+  std::vector<std::thread> threads;
+  for (Tensor x : {leaves[0], leaves.back()}) {
+    x.register_post_accumulate_grad_hook(meet);
+    threads.emplace_back([x] { (x * 3).backward(); });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(met, 2);
+  EXPECT_EQ(leaves.back().grad().item(), 3);
+}
+
 TEST(GraphThreads, ThreadsThatShareAnInnerNode) {
   for (const bool retain : {false, true}) {
     for (int round = 0; round < 50; ++round) {
