@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "autograd/engine/checkpoint.h"
+#include "autograd/engine/observer.h"
 #include "autograd/ops.h"
 #include "tests/support/error_of.h"
 
@@ -371,6 +372,28 @@ TEST(OneTensor, ThreadsMayUseOneViewWhoseBaseWasWritten) {
     for (std::thread& thread : threads) thread.join();
     EXPECT_EQ(slots, V(4, 1));
   }
+}
+
+TEST(OneTensor, AnObserverMayUseAViewWhoseBaseWasWritten) {
+  struct Look : Observer {
+    Tensor view;
+    int ops = 0, in_graph = 0;
+    void op(const char*, const std::vector<Tensor>&, const std::vector<Tensor>&, bool) override {
+      ++ops;
+      in_graph += view.requires_grad() ? 1 : 0;
+    }
+  } look;
+  const Tensor w = leaf({2}, 3);
+  Tensor x = zeros({4}, f64);
+  const Tensor view = x.narrow(0, 0, 2);
+  look.view = x.narrow(0, 2, 2);
+  x.index({0}) = w.index({0});
+  const Observe observe(look);
+  EXPECT_TRUE(view.requires_grad());
+  EXPECT_EQ(look.ops, 0);  // nothing was computed
+  exp(w);
+  EXPECT_EQ(look.ops, 1);
+  EXPECT_EQ(look.in_graph, 1);
 }
 
 TEST(OneTensor, ManyRowsCostNoMoreThanTheirOwnSize) {
