@@ -1,6 +1,7 @@
 // Observers: objects that see every op.
 #pragma once
 
+#include <algorithm>
 #include <vector>
 
 #include "autograd/engine/graph.h"
@@ -22,13 +23,20 @@ class Observer {
   virtual void after_vjp(const Node& /*node*/, const Grads& /*input_grads*/) {}
 };
 
-/// Lists an observer in the calling thread's context while it lives.
+/// Lists an observer in the calling thread's context while it lives. It dies in that thread, and
+/// not within a ContextGuard that was entered since and would list the observer again.
 class Observe {
  public:
-  [[nodiscard]] explicit Observe(Observer& observer) { context().observers.push_back(&observer); }
-  ~Observe() { context().observers.pop_back(); }
+  [[nodiscard]] explicit Observe(Observer& o) : own_(o) { context().observers.push_back(&own_); }
+  ~Observe() {
+    std::vector<Observer*>& all = context().observers;
+    const auto own = std::find(all.begin(), all.end(), &own_);
+    if (own != all.end()) all.erase(own);
+  }
   Observe(const Observe&) = delete;
-  Observe& operator=(const Observe&) = delete;
+
+ private:
+  Observer& own_;
 };
 
 /// Tells the observers that something other than an op has ended, such as a batch or an optimizer's

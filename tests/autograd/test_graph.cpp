@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <optional>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -422,6 +423,24 @@ TEST(Graph, OnlyWhatLeadsToWhatIsAskedForRuns) {
   EXPECT_EQ(count.names, "");
   grad({y}, {p});  // frees what it walked, and the other branch not
   EXPECT_EQ(grad({branch}, {q})[0].defined(), true);
+}
+
+TEST(Graph, AnObserveTakesOffItsOwnObserver) {
+  const std::vector<Observer*> before = context().observers;
+  CountVjps first, second;
+  {
+    std::optional<Observe> observe(first);
+    const Observe observe_too(second);
+    observe.reset();
+    EXPECT_EQ(context().observers.size(), before.size() + 1);
+    leaf({2}).exp().backward();
+    EXPECT_EQ(first.names, "");
+    EXPECT_EQ(second.names, "exp ");
+    const ContextGuard guard;
+    observe.emplace(first);
+    context() = Context();
+  }
+  EXPECT_EQ(context().observers, before);
 }
 
 // As in PyTorch: what keeps no tensor is not freed, and can be walked again.
