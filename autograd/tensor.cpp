@@ -160,9 +160,8 @@ detail::Nested::Nested(std::initializer_list<Nested> list)
     floats.insert(floats.end(), entry.floats.begin(), entry.floats.end());
     integers.insert(integers.end(), entry.integers.begin(), entry.integers.end());
   }
-  if (list.size() > 0) {
+  if (list.size() > 0)
     for (int64_t size : list.begin()->shape) shape.push_back(size);
-  }
 }
 
 Tensor tensor(const detail::Nested& values) {

@@ -61,10 +61,7 @@ class Walk {
   // Visits the newest pending node until none is left. A node is older than all that use its
   // outputs, so when its turn comes, the gradients of its outputs are complete.
   void run() {
-    while (!pending_.empty()) {
-      auto newest = pending_.extract(pending_.begin());
-      visit(newest.mapped());
-    }
+    while (!pending_.empty()) visit(pending_.extract(pending_.begin()).mapped());
     while (!hooked_leaves_.empty()) finish_leaf(hooked_leaves_.begin()->first);
   }
 
@@ -75,7 +72,6 @@ class Walk {
     finish_outputs(pending);
     if (!survey_.leads(&node)) return;
     const Restore<Node*> running(Node::running, &node);
-    const FlagGuard grad_mode(&Context::grad_enabled, options_.create_graph);
     for (Observer* observer : context().observers) observer->before_vjp(node);
     NodeContext asked(*this, node);
     Grads dxs;
@@ -108,9 +104,8 @@ class Walk {
       return node_.inputs[i] && walk_.survey_.leads(node_.inputs[i]);
     }
     Tensor sum_so_far(size_t i) override {
-      Tensor* sum =
-          walk_.options_.create_graph || !needs(i) ? nullptr : walk_.sum_of(node_.inputs[i]);
-      if (sum == nullptr) return {};
+      if (walk_.options_.create_graph || !needs(i)) return {};
+      Tensor* sum = walk_.sum_of(node_.inputs[i]);
       Lock lock = lock_of(node_.inputs[i], sum, std::try_to_lock);
       const bool others = lock.mutex() && !lock;  // do they add to it now?
       if (others || !sum->defined() || !sum->alone()) return {};
@@ -146,8 +141,7 @@ class Walk {
   // Adds g to the gradient of a slot. A sum that is kept shares no memory with other tensors.
   void deliver(const Slot& slot, Tensor g, const char* from) {
     slot->check_gradient(from, g);
-    Tensor* sum = sum_of(slot);
-    if (sum != nullptr) add(slot, *sum, std::move(g), !slot->node && !waits(*slot));
+    if (Tensor* sum = sum_of(slot)) add(slot, *sum, std::move(g), !slot->node && !waits(*slot));
   }
 
   // Does the gradient of a leaf wait for its hooks? A hook added during a walk is for later walks.
@@ -182,10 +176,9 @@ class Walk {
 
   void finish_leaf(const Slot slot) {
     const auto waiting = hooked_leaves_.extract(slot);
-    if (waiting.empty()) return;
+    Tensor* to = waiting.empty() ? nullptr : destination_(slot);
+    if (to == nullptr) return;  // nothing waits, or a hook of another leaf has switched it off
     Tensor& g = waiting.mapped();
-    Tensor* to = destination_(slot);
-    if (to == nullptr) return;  // a hook of another leaf has switched this one off
     if (to == &slot->grad) return slot->accumulate(std::move(g), options_.create_graph);
     slot->run_hooks(g);
     add(slot, *to, std::move(g), true);
@@ -222,8 +215,8 @@ void walk(const Destination& destination, const std::vector<Tensor>& outputs, co
 
 void backward(const TensorList& outputs, const TensorList& grads, bool retain_graph,
               bool create_graph) {
-  const Destination leaves = [](const Slot& slot) { return slot->own_grad(); };
-  walk(leaves, outputs, grads, {retain_graph, create_graph});
+  walk([](const Slot& slot) { return slot->own_grad(); }, outputs, grads,
+       {retain_graph, create_graph});
 }
 
 void backward(const Tensor& loss, GradStore& store) {
