@@ -201,8 +201,8 @@ static void put_in_place(const fs::path& out_dir, const std::string& name) {
   sync_folder(out_dir);
 }
 
-void save_checkpoint(const fs::path& out_dir, const std::string& name,
-                     const Checkpoint& checkpoint) {
+std::string save_checkpoint(const fs::path& out_dir, const std::string& name,
+                            const Checkpoint& checkpoint) {
   const fs::path fresh = candidates(out_dir, name)[1];
   check_replaceable(out_dir, name);
   file_operation([&] {
@@ -221,9 +221,11 @@ void save_checkpoint(const fs::path& out_dir, const std::string& name,
   }
   Json state = {{"format", kFormat}, {"state", checkpoint.state}};
   for (const std::string& file : files) state["files"][file] = fingerprint(fresh / file);
-  state["checksum"] = checksum_of(text_of(state));
+  const std::string checksum = checksum_of(text_of(state));
+  state["checksum"] = checksum;
   write_json(fresh / kState, state);  // the last one: without it the folder is not a checkpoint
   file_operation([&] { put_in_place(out_dir, name); });
+  return checksum;
 }
 
 // Identifies a folder, to notice that another one has replaced it.
@@ -280,6 +282,14 @@ Json checkpoint_state(const fs::path& out_dir, const std::string& name) {
     return state.is_object() ? state : Json::object();
   } catch (const Error&) {
     return Json::object();
+  }
+}
+
+std::string checkpoint_checksum(const fs::path& out_dir, const std::string& name) {
+  try {
+    return checksum_of(text_of(read_state(candidates(out_dir, name)[0])));
+  } catch (const std::exception&) {
+    return "";
   }
 }
 

@@ -58,9 +58,10 @@ void check_replaceable(const std::filesystem::path& out_dir, const std::string& 
 void delete_checkpoint(const std::filesystem::path& out_dir, const std::string& name);
 
 /// Saves it as out_dir/name; the older one stays as out_dir/name.prev. Makes out_dir. Throws,
-/// naming file and reason, if a file cannot be written; the old checkpoint then stays.
-void save_checkpoint(const std::filesystem::path& out_dir, const std::string& name,
-                     const Checkpoint& checkpoint);
+/// naming file and reason, if a file cannot be written; the old checkpoint then stays. Returns its
+/// checkpoint_checksum().
+std::string save_checkpoint(const std::filesystem::path& out_dir, const std::string& name,
+                            const Checkpoint& checkpoint);
 
 /// The checkpoint out_dir/name and the folder in which it was found. If it is missing or one of the
 /// files that `parts` needs is damaged, the newest whole one of name.tmp (complete, but not yet
@@ -76,6 +77,9 @@ LoadedCheckpoint load_checkpoint(const std::filesystem::path& out_dir, const std
 
 /// The state that out_dir/name holds; an empty object where that cannot be read.
 nlohmann::json checkpoint_state(const std::filesystem::path& out_dir, const std::string& name);
+
+/// A checksum of all files that out_dir/name holds; empty where its state.json cannot be read.
+std::string checkpoint_checksum(const std::filesystem::path& out_dir, const std::string& name);
 
 /// Is there a checkpoint to load, whole or damaged?
 bool checkpoint_exists(const std::filesystem::path& out_dir, const std::string& name);

@@ -342,6 +342,8 @@ Trainer::Trainer(const TrainConfig& config, const std::optional<SavedRun>& saved
       dataset_(dataset ? std::move(dataset) : dataset_for(config_, data_, saved)),
       schedule_(config.schedule()) {
   const FieldGuard on_device(&Context::default_device, device_);
+  for (const char* name : {kLastCheckpoint, kBestCheckpoint})
+    known_[name] = checkpoint_checksum(config_.out_dir, name);
   // Data that are too short for a batch are refused before anything is written.
   dataset_->train_batch(0, 0, 1, config_.block_size);
   dataset_->val_batch(0, 0, 1, config_.block_size);
@@ -739,7 +741,19 @@ void Trainer::measure_best_again(const StopEvaluation& stop) {
   best.state["best_val_loss"] = best_val_loss_;
   best.state["best_step"] = step;
   best.state["validation_set"] = validation_set_;
-  save_checkpoint(config_.out_dir, kBestCheckpoint, best);
+  write(kBestCheckpoint, best);
+}
+
+// What another trainer saved there meanwhile is not replaced.
+void Trainer::write(const std::string& name, const Checkpoint& checkpoint) {
+  const std::string there = checkpoint_checksum(config_.out_dir, name);
+  const auto known = known_.find(name);
+  INK_CHECK(there.empty() || known == known_.end() || there == known->second,
+            "save: ", printable(config_.out_dir, 200), "/", name,
+            ": another trainer saved it after this one was made, or last saved there, and it would "
+            "be lost; give each run an out_dir of its own, or move that checkpoint away");
+  known_.erase(name);  // a save that fails may be repeated, whatever it has left
+  known_[name] = save_checkpoint(config_.out_dir, name, checkpoint);
 }
 
 void Trainer::check_finite() const { check_finite(optimizer_->state()); }
@@ -809,7 +823,7 @@ void Trainer::save(const std::string& name) {
   if (average_) checkpoint.average = evaluated_model().state_dict();
   checkpoint.optimizer = optimizer_state;
   checkpoint.optimizer.emplace_back(kGeneratorState, saved_generator());
-  save_checkpoint(config_.out_dir, name, checkpoint);
+  write(name, checkpoint);
 }
 
 std::string Trainer::find_non_finite() {

@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <functional>
 #include <limits>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -25,9 +26,10 @@
 
 namespace ink {
 
-class BatchParts;  // train/parallel/parts.h
-class Processes;   // train/parallel/processes.h
-class Shards;      // train/parallel/shards.h
+class BatchParts;   // train/parallel/parts.h
+class Processes;    // train/parallel/processes.h
+class Shards;       // train/parallel/shards.h
+struct Checkpoint;  // train/checkpoint.h
 
 /// The mean loss over some batches, in nats per token; and, if known, the best possible loss, the
 /// lowest that any model could reach on them.
@@ -105,7 +107,8 @@ class Trainer {
   /// Throws if a parameter or a moment is not finite, and names it.
   void check_finite() const;
   /// Saves as `name` in out_dir: "ckpt" (the last) or "best". Throws, and saves nothing, if a
-  /// parameter or a moment is not finite.
+  /// parameter or a moment is not finite, or if it would replace a checkpoint that is neither the
+  /// one that was there when this trainer was made nor the last that it saved.
   void save(const std::string& name);
   /// Notes a validation loss. Is it the best so far?
   bool note_validation(double loss);
@@ -170,6 +173,7 @@ class Trainer {
 
   TrainConfig config_;
   int64_t asked_threads_ = 0, asked_parts_ = 0;  // of the config that was given: 0 is "as here"
+  void write(const std::string& name, const Checkpoint& checkpoint);
   int64_t part_threads_ = 1;                     // for the ops of a part, if there are several
   const GemmUnit* first_unit_ = nullptr;         // Context::first_unit of steps
   Device device_;
@@ -195,6 +199,7 @@ class Trainer {
   // since the last progress()
   Tensor loss_sum_;  // f32 ()
   double best_possible_sum_ = 0;
+  std::map<std::string, std::string> known_;  // checksums of checkpoints that a save may replace
   bool best_possible_known_ = false;
   int64_t steps_since_ = 0, counted_since_ = 0;  // counted: those that had targets
 };

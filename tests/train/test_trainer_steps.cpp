@@ -373,6 +373,27 @@ TEST(TrainerSteps, DropWhatTheirKeysSay) {
   expect_steps_by_hand(0.2, 2);
 }
 
+TEST(TrainerSteps, OfAnotherTrainerAreNotReplaced) {
+  const TempFolder folder;
+  TrainConfig config = config_of(folder, 0, 1);
+  const auto trainer_of = [&] { return Trainer(config, std::make_unique<Formulas>()); };
+  Trainer first = trainer_of(), second = trainer_of();
+  first.step();
+  first.save("ckpt");
+  const std::string told = error_of([&] { second.save("ckpt"); });
+  EXPECT_EQ(told.rfind("save: " + config.out_dir + "/ckpt: another trainer saved it", 0), 0u)
+      << told;
+  EXPECT_EQ(error_of([&] { second.save("best"); }), "(no error)");
+  first.save("ckpt");  // its own
+  config.init_from = "resume";
+  Trainer resumed = trainer_of();
+  EXPECT_EQ(resumed.steps_done(), 1);
+  resumed.step();
+  resumed.save("ckpt");
+  EXPECT_NE(error_of([&] { first.save("ckpt"); }), "(no error)");  // it has fewer steps
+  EXPECT_EQ(trainer_of().steps_done(), 2);
+}
+
 // ---- the average of weights
 
 void expect_average(Trainer& trainer, std::vector<Tensor>& by_hand, double decay) {
