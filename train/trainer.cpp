@@ -363,6 +363,7 @@ Trainer::Trainer(const TrainConfig& config, const std::optional<SavedRun>& saved
   optimizer_ = optimizer_of(shards_ ? shards_->own() : model_->named_parameters());
   loss_sum_ = zeros({});
   if (saved) resume(*saved);
+  skipped_before_ = skipped().total;
   if (config_.ema > 0)
     start_average(saved && !saved->is_start ? saved->average_state : NamedTensors());
   std::vector<Tensor> written = parameters_;
@@ -558,6 +559,7 @@ std::string Trainer::describe_validation() const {
 
 Context Trainer::run_context() const {
   Context run = context();
+  run.grad_enabled = true;  // also in a caller's NoGrad
   run.composed = config_.composed;
   run.recompute = config_.recompute;
   run.autocast = config_.autocast();
@@ -571,7 +573,7 @@ Context Trainer::run_context() const {
 bool Trainer::load_batches(int64_t step) {
   const NoGrad no_grad;
   bool targets = false;
-  double best_possible = 0;
+  best_possible_ = 0;
   batches_.resize(static_cast<size_t>(config_.gradient_accumulation_steps));
   for (size_t i = 0; i < batches_.size(); ++i) {
     const Batch batch = dataset_->train_batch(
@@ -580,11 +582,10 @@ bool Trainer::load_batches(int64_t step) {
     copy_ids(batches_[i].x, batch.x, batch.batch_size);
     copy_ids(batches_[i].y, batch.y, batch.batch_size);
     note_work("batch", {}, {batches_[i].x, batches_[i].y});
-    best_possible += batch.mean_best_possible() / static_cast<double>(batches_.size());
+    best_possible_ += batch.mean_best_possible() / static_cast<double>(batches_.size());
     best_possible_known_ = !batch.best_possible.empty();
     targets = targets || has_targets(batch.y);
   }
-  if (targets) best_possible_sum_ += best_possible;
   return targets;
 }
 
@@ -625,8 +626,10 @@ void Trainer::forward_backward(int64_t step, int64_t micro_batch, BatchParts& pa
 }
 
 // Returns the mean loss over a step's targets, outside any graph, and adds its gradients. All
-// targets have the same weight, whatever their micro-batch and part.
+// targets have the same weight, whatever their micro-batch and part. Gradients of the caller's, or
+// of a step that an exception ended, are none of this one's.
 Tensor Trainer::forward_backward_all(int64_t step) {
+  clear_gradients();
   // Observers see one thread, of one process.
   Processes alone;
   const bool seen = !context().observers.empty();
@@ -656,8 +659,14 @@ void Trainer::forward_backward_update() {
   optimizer_->step(step_loss, shards_ ? shards_->take_gradients() : Tensor());
   if (shards_) shards_->share_values();
   if (averaging_) averaging_->update(optimizer_->status().finite);
-  optimizer_->zero_grad();
-  loss_sum_.add_(step_loss);
+  clear_gradients();
+  loss_sum_.add_(where(optimizer_->status().finite, step_loss, 0));
+}
+
+void Trainer::clear_gradients() {
+  for (Tensor& parameter : parameters_)
+    if (parameter.grad().defined()) parameter.set_grad({});
+  if (shards_) optimizer_->zero_grad();  // of its rows
 }
 
 void Trainer::step() {
@@ -670,7 +679,8 @@ void Trainer::step() {
     std::vector<Tensor> ids;
     for (const Ids& batch : batches_) ids.insert(ids.end(), {batch.x, batch.y});
     replay_->run([&] { forward_backward_update(); }, ids);
-    ++counted_since_;
+    best_possible_sum_ += best_possible_;
+    ++tried_since_;
   }
   ++steps_since_;
   ++steps_done_;
@@ -680,18 +690,20 @@ Progress Trainer::progress() {
   INK_CHECK(steps_since_ > 0, "progress: no step was taken since it was last asked");
   const NoGrad no_grad;
   const OptimizerStatus& status = optimizer_->status();
-  const auto steps = static_cast<double>(counted_since_);
-  Progress result{.loss = counted_since_ > 0 ? loss_sum_.item() / steps : std::nan(""),
+  const int64_t skipped = this->skipped().total,
+                counted = tried_since_ - (skipped - std::exchange(skipped_before_, skipped));
+  Progress result{.loss = counted > 0 ? loss_sum_.item() / static_cast<double>(counted) : NAN,
                   .best_possible = {},
                   .lr = status.lr.item(),
                   .grad_norm = status.grad_norm.item(),
-                  .skipped = skipped().total,
+                  .skipped = skipped,
                   .tokens = steps_since_ * config_.gradient_accumulation_steps *
                             config_.batch_size * config_.block_size};
-  if (best_possible_known_ && counted_since_ > 0) result.best_possible = best_possible_sum_ / steps;
+  if (best_possible_known_ && counted > 0)
+    result.best_possible = best_possible_sum_ / static_cast<double>(tried_since_);
   loss_sum_.zero_();
   best_possible_sum_ = 0;
-  steps_since_ = counted_since_ = 0;
+  steps_since_ = tried_since_ = 0;
   return result;
 }
 
@@ -834,7 +846,7 @@ std::string Trainer::find_non_finite() {
     load_batches(steps_done_ - 1);
     forward_backward_all(steps_done_ - 1);
   }
-  for (Tensor& parameter : parameters_) parameter.set_grad({});
+  clear_gradients();
   return sentinel.first();
 }
 

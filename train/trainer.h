@@ -54,7 +54,7 @@ struct Skipped {
 
 /// What happened since the last call of progress().
 struct Progress {
-  double loss = 0;  // mean over the steps since that had targets; NaN if none had
+  double loss = 0;  // mean over the steps since that had targets and were not skipped; or NaN
   std::optional<double> best_possible;
   double lr = 0;
   double grad_norm = 0;  // of the last step, before clipping
@@ -79,7 +79,8 @@ class Trainer {
  public:
   /// A new run, or, with init_from = resume, the one that out_dir's checkpoint holds. With the
   /// folder of a run, a new one that has its model and begins with its weights. Throws if out_dir
-  /// holds another run than the one to resume, which a save would replace.
+  /// holds another run than the one to resume, which a save would replace. Each constructor calls
+  /// manual_seed(config.seed), or gives default_generator() the state that the resumed run saved.
   explicit Trainer(const TrainConfig& config);
   /// The same on the caller's dataset; the config's data are ignored.
   Trainer(const TrainConfig& config, std::unique_ptr<Dataset> dataset);
@@ -89,7 +90,8 @@ class Trainer {
           std::unique_ptr<Dataset> dataset);
   ~Trainer();
 
-  /// One optimizer step over gradient_accumulation_steps micro-batches. Reads nothing back.
+  /// One optimizer step over gradient_accumulation_steps micro-batches. Reads nothing back. If the
+  /// model's loss or a hook throws, the next call is that step again, from its beginning.
   void step();
   int64_t steps_done() const { return steps_done_; }
   /// In a process that does not lead its group: does what process 0 does, until that ends.
@@ -157,6 +159,7 @@ class Trainer {
   void forward_backward(int64_t step, int64_t micro_batch, BatchParts& parts, const Tensor& scale);
   Tensor forward_backward_all(int64_t step);
   void forward_backward_update();
+  void clear_gradients();
   void choose_arithmetic(const std::optional<SavedRun>& saved);
   Arithmetic arithmetic() const;
   void resume(const SavedRun& saved);
@@ -170,10 +173,10 @@ class Trainer {
   void start_average(const NamedTensors& saved);
   std::string describe_validation() const;
   nlohmann::json saved_config() const;
+  void write(const std::string& name, const Checkpoint& checkpoint);
 
   TrainConfig config_;
   int64_t asked_threads_ = 0, asked_parts_ = 0;  // of the config that was given: 0 is "as here"
-  void write(const std::string& name, const Checkpoint& checkpoint);
   int64_t part_threads_ = 1;                     // for the ops of a part, if there are several
   const GemmUnit* first_unit_ = nullptr;         // Context::first_unit of steps
   Device device_;
@@ -196,12 +199,14 @@ class Trainer {
   std::string validation_set_;
   bool best_is_of_another_set_ = false;
   std::vector<std::string> unwritten_;
+  std::map<std::string, std::string> known_;  // checksums of checkpoints that a save may replace
   // since the last progress()
   Tensor loss_sum_;  // f32 ()
   double best_possible_sum_ = 0;
-  std::map<std::string, std::string> known_;  // checksums of checkpoints that a save may replace
+  int64_t steps_since_ = 0, tried_since_ = 0, skipped_before_ = 0;  // tried: they had targets
+  // of the batches that were loaded last
+  double best_possible_ = 0;
   bool best_possible_known_ = false;
-  int64_t steps_since_ = 0, counted_since_ = 0;  // counted: those that had targets
 };
 
 /// Mean loss of a model over validation batches: `batches` sampled ones of batch_size sequences, or

@@ -373,6 +373,90 @@ TEST(TrainerSteps, DropWhatTheirKeysSay) {
   expect_steps_by_hand(0.2, 2);
 }
 
+// What an exception ended is repeated whole: neither gradients nor sums of it are left.
+TEST(TrainerSteps, AreRepeatedAfterAnException) {
+  const ContextGuard guard;
+  context().observers.clear();
+  for (const int64_t parts : {1, 2}) {
+    for (const int throws_at : {1, 2}) {
+      const TempFolder folder;
+      Trainer straight(config_of(folder, 0.2, parts), std::make_unique<Formulas>()),
+          stopped(config_of(folder, 0.2, parts), std::make_unique<Formulas>());
+      int calls = 0, thrown = 0;
+      Tensor first = stopped.model().parameters()[0], same = straight.model().parameters()[0];
+      same.register_post_accumulate_grad_hook([](const Tensor&) {});  // sums in the same order
+      first.register_post_accumulate_grad_hook([&](const Tensor&) {
+        if (++calls == throws_at) throw Error("stop");
+      });
+      for (int64_t step = 0; step < 2; ++step) straight.step();
+      while (stopped.steps_done() < 2) thrown += error_of([&] { stopped.step(); }) == "stop";
+      EXPECT_EQ(thrown, 1);
+      const auto expected = straight.model().parameters(), got = stopped.model().parameters();
+      for (size_t i = 0; i < got.size(); ++i)
+        EXPECT_TRUE(equal(got[i].detach(), expected[i].detach())) << parts << " " << throws_at;
+      const Progress by_hand = straight.progress(), progress = stopped.progress();
+      EXPECT_EQ(progress.loss, by_hand.loss);
+      EXPECT_EQ(progress.grad_norm, by_hand.grad_norm);
+      EXPECT_EQ(progress.best_possible.value(), by_hand.best_possible.value());
+      EXPECT_EQ(progress.tokens, by_hand.tokens);
+    }
+  }
+}
+
+// A caller's gradients and NoGrad are not the step's.
+TEST(TrainerSteps, TakeNothingFromTheCaller) {
+  const TempFolder folder;
+  Trainer expected(config_of(folder, 0, 1), std::make_unique<Formulas>()),
+      trainer(config_of(folder, 0, 1), std::make_unique<Formulas>());
+  Tensor first = trainer.model().parameters()[0];
+  first.set_grad(full_like(first.detach(), 1e3));
+  expected.step();
+  {
+    const NoGrad no_grad;
+    trainer.step();
+  }
+  EXPECT_EQ(trainer.progress().grad_norm, expected.progress().grad_norm);
+}
+
+// The mean is that of the steps that count; without any there is none.
+TEST(TrainerSteps, ThatAreSkippedDoNotCountInTheLoss) {
+  const ContextGuard guard;
+  context().observers.clear();
+  for (const int64_t parts : {1, 2}) {
+    const TempFolder folder;
+    Trainer one_by_one(config_of(folder, 0, parts), std::make_unique<Formulas>()),
+        trainer(config_of(folder, 0, parts), std::make_unique<Formulas>());
+    const auto step = [](Trainer& of, bool spoilt) {
+      const NoGrad no_grad;
+      Tensor weight = of.model().parameters()[0].detach();
+      const Tensor before = weight.clone();
+      if (spoilt) weight.fill_(INFINITY);
+      of.step();
+      if (spoilt) weight.copy_(before);
+    };
+    double sum = 0;
+    for (int64_t i = 0; i < 5; ++i) {
+      const bool spoilt = i == 1 || i == 3;
+      step(one_by_one, spoilt);
+      step(trainer, spoilt);
+      const Progress progress = one_by_one.progress();
+      EXPECT_EQ(std::isnan(progress.loss), spoilt);
+      EXPECT_EQ(progress.best_possible.has_value(), !spoilt);
+      if (!spoilt) sum += progress.loss;
+    }
+    const Progress progress = trainer.progress();
+    EXPECT_NEAR(progress.loss, sum / 3, 1e-6);
+    EXPECT_EQ(progress.skipped, 2);
+    trainer.save("ckpt");  // what was skipped before counts no more
+    TrainConfig config = config_of(folder, 0, parts);
+    config.init_from = "resume";
+    Trainer resumed(config, std::make_unique<Formulas>());
+    resumed.step();
+    step(trainer, false);
+    EXPECT_EQ(resumed.progress().loss, trainer.progress().loss);
+  }
+}
+
 TEST(TrainerSteps, OfAnotherTrainerAreNotReplaced) {
   const TempFolder folder;
   TrainConfig config = config_of(folder, 0, 1);
