@@ -281,6 +281,8 @@ TEST(RunReport, ARunThatOverfitsIsToldSo) {
   EXPECT_EQ(ran.out.find(word), ran.out.rfind(word)) << "said once";
   const size_t all = ran.out.find("1 fault in all: " + (out / kReportFile).string());
   EXPECT_LT(all, ran.out.find("Trained in")) << ran.out;
+  const Ran stopped = train(out, "--init_from resume --max_iters 500 --max_minutes 1e-9");
+  EXPECT_LT(stopped.out.find(word), stopped.out.find("Time is up")) << stopped.out;
   const Json run = data_of(read_file(out / kReportFile)).at("runs").at(0);
   EXPECT_EQ(run.at("findings").at(0).at("level"), "fault");
   EXPECT_TRUE(run.at("validation").contains("val_bpb"));

@@ -57,6 +57,12 @@ TEST_F(Resume, BestIsMeasuredOnWhatTheRunMeasures) {
     EXPECT_NE(best()["validation_set"], set) << other;
     EXPECT_EQ(resume(++steps, "").err, "") << "said once, after " << other;
   }
+  // That time is not the steps'.
+  resume(++steps, "--eval_iters 200");
+  std::vector<MetricsStep> lines = read_metrics(path("out/metrics.jsonl"));
+  std::erase_if(lines, [](const MetricsStep& line) { return !line.is_training; });
+  const MetricsStep &before = lines[lines.size() - 2], &now = lines.back();
+  EXPECT_LT(2 * now.ms.value(), 1000 * (now.elapsed_s.value() - before.elapsed_s.value()));
   // Who cannot measure it (it is damaged) forgets it, and says so.
   std::ofstream(path("out/best/model.safetensors")) << "x";
   fs::remove_all(path("out/best.prev"));

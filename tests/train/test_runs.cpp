@@ -87,6 +87,33 @@ TEST_F(Runs, SignalsSaveAndStop) {
   EXPECT_EQ(ignored.code, 0) << "it goes on to its end: " << ignored.err;
 }
 
+// What a run did since its last line is logged where it stops, and counted on where it goes on.
+TEST_F(Runs, AStopLogsTheLastSteps) {
+  const std::string out = " --out_dir " + path("out"), resume = "--init_from resume" + out;
+  ASSERT_EQ(run_shell(train("--max_minutes 1e-9" + out)).code, 0);
+  EXPECT_EQ(lines_in("out/metrics.jsonl"), 1);
+  EXPECT_TRUE(fs::exists(path("out/report.html")));
+  ASSERT_EQ(run_shell(train("--max_minutes 1e-9 " + resume)).code, 0);
+  ASSERT_EQ(run_shell(train("--max_minutes 0 " + resume)).code, 0);
+  std::vector<int64_t> steps;
+  double elapsed = 0;
+  for (const MetricsStep& line : read_metrics(path("out/metrics.jsonl"))) {
+    if (!line.is_training) continue;
+    steps.push_back(line.step);
+    EXPECT_GE(line.elapsed_s.value(), std::exchange(elapsed, line.elapsed_s.value()));
+  }
+  EXPECT_EQ(steps, (std::vector<int64_t>{1, 2, 5, 10, 15, 20}));
+  const auto report = [&](const std::string& because) {
+    std::ofstream(path("out/metrics.jsonl")).close();
+    expect_error("inkling report " + path("out"), 1,
+                 "the run in " + path("out") + " ended before it logged a line; " + because);
+  };
+  report("to go on with it: " + program_path() + " train --init_from resume --out_dir ");
+  fs::remove_all(path("out/ckpt")), fs::remove_all(path("out/ckpt.prev"));
+  fs::remove_all(path("out/best")), fs::remove_all(path("out/best.prev"));
+  report("to start anew: " + program_path() + " train --overwrite --out_dir ");
+}
+
 TEST_F(Runs, WhoStopsReadingDoesNotStopTheRun) {
   const Ran ran = run_shell(train("--out_dir " + path("out")) + " | head -1");
   EXPECT_EQ(ran.code, 0) << ran.err;

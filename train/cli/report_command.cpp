@@ -13,6 +13,7 @@
 
 #include "autograd/base/text.h"
 #include "autograd/io/foreign.h"
+#include "train/checkpoint.h"
 #include "train/cli/command_line.h"
 #include "train/cli/console.h"
 #include "train/cli/out_folder.h"
@@ -21,6 +22,7 @@
 #include "train/report/report.h"
 #include "train/report/run_data.h"
 #include "train/report/tensorboard.h"
+#include "train/saved_run.h"
 
 namespace ink {
 namespace {
@@ -37,10 +39,19 @@ nlohmann::ordered_json read(const std::string& folder) {
 }
 
 void check_is_run(const std::string& folder) {
+  const std::filesystem::path file = std::filesystem::path(folder) / kMetricsFile;
   std::error_code ignored;
-  INK_CHECK(std::filesystem::exists(std::filesystem::path(folder) / kMetricsFile, ignored),
-            "there is no run in ", printable(folder, 200), ", which has no ", kMetricsFile,
-            "; to make one: ", typed("train --out_dir"), " ", for_shell(folder));
+  INK_CHECK(std::filesystem::exists(file, ignored), "there is no run in ", printable(folder, 200),
+            ", which has no ", kMetricsFile, "; to make one: ", typed("train --out_dir"), " ",
+            for_shell(folder));
+  if (std::filesystem::file_size(file, ignored) != 0) return;
+  INK_CHECK(!is_locked(folder), "the run in ", printable(folder, 200),
+            " has not logged a line yet; wait for its first");
+  const bool saved = checkpoint_exists(folder, checkpoint_to_resume(folder));
+  detail::fail({"the run in ", printable(folder, 200), " ended before it logged a line",
+                saved ? "; to go on with it: " : "; to start anew: ",
+                typed(saved ? "train --init_from resume --out_dir" : "train --overwrite --out_dir"),
+                " ", for_shell(folder)});
 }
 
 // On a terminal, the curve as wide as it is, and what stands out in lines that fit.

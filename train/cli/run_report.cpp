@@ -134,8 +134,8 @@ Json RunReport::run(RunState state) {
   return run;
 }
 
-void RunReport::tell_findings(bool told_overfitting) {
-  const Json run = this->run(RunState::finished);
+void RunReport::tell_findings(RunState state, bool told_overfitting) {
+  const Json run = this->run(state);
   const std::string by_heart = told_overfitting ? overfitting(run) : "";
   int64_t faults = 0, hints = 0;
   for (const Json& finding : findings_of(run)) {

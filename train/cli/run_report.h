@@ -33,8 +33,8 @@ class RunReport {
   bool after_step();
   /// The run as it is now, as read_run() gives it; also without a report.
   nlohmann::ordered_json run(RunState state);
-  /// Shows what stands out in a run that has all its steps, and where the page is.
-  void tell_findings(bool told_overfitting);
+  /// Shows what stands out in a run that ends, and where the page is.
+  void tell_findings(RunState state, bool told_overfitting);
   /// Writes report.html.
   void write(RunState state);
   /// The same while the run goes on, if that was not yet done, or if it is time.

@@ -198,13 +198,15 @@ class TrainRun {
   }
   // False: interrupted.
   bool measure_best() {
-    ShownShare shown(console_, "validation", is_interrupted);
-    trainer_.measure_best_again(shown.stop());
-    if (!trainer_.best_is_of_another_set())
-      console_.paragraph(fmt::format("best, of step {}, has a validation loss of {} here",
-                                     *trainer_.best_step(),
-                                     fixed_number(trainer_.best_val_loss())));
-    return !is_interrupted();
+    return beside_training([&] {
+      ShownShare shown(console_, "validation", is_interrupted);
+      trainer_.measure_best_again(shown.stop());
+      if (!trainer_.best_is_of_another_set())
+        console_.paragraph(fmt::format("best, of step {}, has a validation loss of {} here",
+                                       *trainer_.best_step(),
+                                       fixed_number(trainer_.best_val_loss())));
+      return !is_interrupted();
+    });
   }
   // Returns f(), and leaves its time out of the training's.
   template <class F>
@@ -384,7 +386,9 @@ class TrainRun {
 
   int stop_early(const char* why, int code) {
     waiting_.reset();
-    save();
+    uncounted([&] { return save(), true; });
+    if (trainer_.steps_done() > reported_step()) report();
+    page_.tell_findings(RunState::stopped, told_overfitting_);
     page_.write(RunState::stopped);
     console_.paragraph(
         fmt::format("{} after step {}; saved. To go on: {} {}", why, trainer_.steps_done(),
@@ -458,7 +462,7 @@ class TrainRun {
       return stop_interrupted();
     }
     show_sample();
-    page_.tell_findings(told_overfitting_);
+    page_.tell_findings(RunState::finished, told_overfitting_);
     page_.write(RunState::finished);
     const bool had_all = config_.init_from == "resume" && first_step_ == config_.max_iters;
     const std::string done =
