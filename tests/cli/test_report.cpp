@@ -83,6 +83,12 @@ TEST(Metrics, WhatIsLeftHasEvaluationsInIt) {
   }
   EXPECT_NEAR(table.seconds_left(40).value(), 4, 1e-9);
   EXPECT_EQ(table.seconds_left(20).value(), 0);
+  // Resumed with a batch of another size: one second a step.
+  table.begin_process(20);
+  EXPECT_FALSE(table.seconds_left(40));
+  line.step = 30, line.ms = 1000, line.elapsed_s = 14;
+  table.add(line);
+  EXPECT_NEAR(table.seconds_left(40).value(), 10, 1e-9);
 }
 
 TEST(Chart, WhatIsNotFiniteIsAGap) {
@@ -232,7 +238,7 @@ no metrics
 {"step":20,"sample":"samples/step_000020.txt"}
 {"step":21,"sample":"samples/step_000020.txt"}
 {"step":21,"sample":"../step_000021.txt"}
-{"step":30,"train_loss":2,"elapsed_s":8,"memory_mb":60.5,"skipped":3}
+{"step":30,"train_loss":2,"elapsed_s":8,"memory_mb":60.5,"skipped":3,"train_set":77,"steps":4}
 )";
   const auto steps = read_metrics(file);
   ASSERT_EQ(steps.size(), 5u);
@@ -240,9 +246,9 @@ no metrics
   EXPECT_EQ(metrics_csv(steps),
             "step,train_loss,val_loss,val_bpb,val_answers,val_set,sampled_loss,best_possible,lr,"
             "grad_norm,"
-            "tokens_per_s,ms,elapsed_s,skipped,memory_mb\n"
-            "10,2.5,,,,,,,0.01,,,3,,,\n20,,,,,,,,0.02,,,3.5,,,\n20,,1.5,,,,,0.5,,,,,7.5,,\n"
-            "30,2,,,,,,,,,,,8,3,60.5\n");
+            "tokens_per_s,ms,elapsed_s,skipped,memory_mb,train_set,steps,travel_ms,wait_ms\n"
+            "10,2.5,,,,,,,0.01,,,3,,,,,,,\n20,,,,,,,,0.02,,,3.5,,,,,,,\n"
+            "20,,1.5,,,,,0.5,,,,,7.5,,,,,,\n30,2,,,,,,,,,,,8,3,60.5,77,4,,\n");
   const Chart chart = loss_chart(steps, "t");
   ASSERT_EQ(chart.lines.size(), 4u);
   EXPECT_EQ(chart.lines[0].name, "training loss");
@@ -329,6 +335,41 @@ TEST(Report, ATableOfManyLines) {
   EXPECT_EQ(columns.at("train_loss").at(0), (1 + static_cast<double>(joined)) / 2) << "a mean";
   EXPECT_NEAR(columns.at("lr").at(1).get<double>(), 0.5 / static_cast<double>(joined), 1e-6);
   EXPECT_EQ(table.last_step(), 50'000);
+}
+
+// What stands out of a long log stays in it.
+TEST(Report, ATableOfManyLinesKeepsExtremes) {
+  MetricsTable table;
+  for (int64_t step = 1; step <= 12'001; ++step) {
+    MetricsStep line;
+    line.step = step;
+    line.is_training = true;
+    line.grad_norm = step == 5001 || step == 9003 ? 100 : 1;
+    table.add(line);
+    line = MetricsStep();
+    line.step = step;
+    line.is_validation = true;
+    line.val_loss = step == 12'001 ? 4 : step == 5002 ? 0.5 : step < 100 ? 0.1 : 2;
+    line.val_set = step < 100 ? 1 : 2;
+    if (step == 4001 || step == 5002) line.sampled_loss = step == 4001 ? 9 : 0.75;
+    table.add(line);
+  }
+  const auto training = table.training().at("grad_norm").get<std::vector<double>>();
+  EXPECT_EQ(std::count(training.begin(), training.end(), 100.0), 2);
+  const auto all = table.validation();
+  const auto losses = all.at("val_loss").get<std::vector<double>>();
+  EXPECT_LE(losses.size(), 3001u);
+  const auto lowest = std::find(losses.begin(), losses.end(), 0.5) - losses.begin();
+  ASSERT_LT(lowest, std::ssize(losses));
+  EXPECT_EQ(all.at("step").at(static_cast<size_t>(lowest)), 5002);
+  EXPECT_EQ(all.at("sampled_loss").at(static_cast<size_t>(lowest)), 0.75);
+  EXPECT_EQ(losses.back(), 4);
+  EXPECT_EQ(all.at("step").back(), 12'001);
+  EXPECT_EQ(table.last_validation()->step, 12'001);
+  // A row has the numbers of one evaluation.
+  for (size_t i = 0; i < losses.size(); ++i)
+    EXPECT_TRUE(all.at("sampled_loss").at(i).is_null() || all.at("step").at(i) == 5002);
+  EXPECT_GE(table.joined_training(), 4);
 }
 
 // ---- event files

@@ -204,6 +204,7 @@ Metrics::Metrics(const std::filesystem::path& file, int64_t resume_after_step)
   if (foreign_ > 0)
     log_message(file.string(), ": ", foreign_, " lines left out that are not metrics of a step");
   if (old_ > 0) remove_samples(folder_, resume_after_step + 1);
+  table_.begin_process(resume_after_step);
 }
 
 bool Metrics::keep(const std::string& line, int64_t last_step) {

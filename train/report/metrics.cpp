@@ -20,25 +20,33 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
+// What stands for the lines of a long log that are one row of a table.
+enum class Joined { last, mean, largest };
+
 struct Column {
   const char* name;
   std::optional<double> MetricsStep::*value;
+  Joined joined = Joined::last;
 };
 constexpr std::array<Column, kMetricsColumns> kColumns = {
-    {{"train_loss", &MetricsStep::train_loss},
+    {{"train_loss", &MetricsStep::train_loss, Joined::mean},
      {"val_loss", &MetricsStep::val_loss},
      {"val_bpb", &MetricsStep::val_bpb},
      {"val_answers", &MetricsStep::val_answers},
      {"val_set", &MetricsStep::val_set},
      {"sampled_loss", &MetricsStep::sampled_loss},
-     {"best_possible", &MetricsStep::best_possible},
+     {"best_possible", &MetricsStep::best_possible, Joined::mean},
      {"lr", &MetricsStep::lr},
-     {"grad_norm", &MetricsStep::grad_norm},
-     {"tokens_per_s", &MetricsStep::tokens_per_s},
-     {"ms", &MetricsStep::ms},
+     {"grad_norm", &MetricsStep::grad_norm, Joined::largest},
+     {"tokens_per_s", &MetricsStep::tokens_per_s, Joined::mean},
+     {"ms", &MetricsStep::ms, Joined::mean},
      {"elapsed_s", &MetricsStep::elapsed_s},
      {"skipped", &MetricsStep::skipped},
-     {"memory_mb", &MetricsStep::memory_mb}}};
+     {"memory_mb", &MetricsStep::memory_mb},
+     {"train_set", &MetricsStep::train_set},
+     {"steps", &MetricsStep::steps},
+     {"travel_ms", &MetricsStep::travel_ms, Joined::mean},
+     {"wait_ms", &MetricsStep::wait_ms, Joined::mean}}};
 constexpr size_t kMostRows = 3000;  // of a table
 
 // A number as JSON has it, within rounding. 0 characters are read where there is none.
@@ -140,8 +148,8 @@ std::optional<MetricsStep> parse_metrics(const std::string& line) {
     step.step = fields.count("step", kMostSteps);
     step.is_training = fields.has("train_loss");
     step.is_validation = fields.has("val_loss");
-    for (const auto& [name, value] : kColumns)
-      if (fields.has(name)) step.*value = fields.number(name);
+    for (const Column& column : kColumns)
+      if (fields.has(column.name)) step.*(column.value) = fields.number(column.name);
     if (fields.has("sample")) step.sample = fields.text("sample");
     if (!step.sample.empty() && step.sample != sample_file(step.step)) return {};
     if (fields.has("error")) step.error = fields.text("error");
@@ -235,60 +243,100 @@ void MetricsTable::add(const MetricsStep& line) {
       validation_.rows.back().step == line.step)
     validation_.rows.pop_back();
   if (line.is_validation) add(validation_, line);
+  if (line.is_validation) last_validation_ = line;
   if (!line.sample.empty() && (samples_.empty() || samples_.back() != line.step))
     samples_.push_back(line.step);
 }
 
+MetricsTable::Row MetricsTable::row_of(const MetricsStep& line) {
+  Row row;
+  row.step = line.step, row.lines = 1, row.is_validation = line.is_validation;
+  for (size_t i = 0; i < kColumns.size(); ++i) {
+    const std::optional<double>& value = line.*(kColumns[i].value);
+    if (value) row.values[i] = *value, row.counts[i] = 1;
+  }
+  return row;
+}
+
+// Does an evaluation stand for one after it, too? It does if its loss is lower, on the same data.
+bool MetricsTable::Row::stands_for(const Row& next) const {
+  const auto of = [](const Row& row, auto member) {
+    const auto column = std::find_if(kColumns.begin(), kColumns.end(),
+                                     [&](const Column& c) { return c.value == member; });
+    const auto i = static_cast<size_t>(column - kColumns.begin());
+    return row.counts[i] > 0 ? std::optional(row.values[i]) : std::nullopt;
+  };
+  const auto loss = [&](const Row& row) {
+    const std::optional<double> sampled = of(row, &MetricsStep::sampled_loss);
+    return sampled ? sampled : of(row, &MetricsStep::val_loss);
+  };
+  return of(*this, &MetricsStep::val_set) == of(next, &MetricsStep::val_set) && loss(*this) &&
+         (!loss(next) || *loss(*this) < *loss(next));
+}
+
+void MetricsTable::join(Row& row, const Row& next) {
+  const int64_t lines = row.lines + next.lines;
+  if (row.is_validation) {
+    if (!row.stands_for(next)) row = next;
+  } else {
+    row.step = next.step;
+    for (size_t i = 0; i < kColumns.size(); ++i) {
+      if (next.counts[i] == 0) continue;
+      double& value = row.values[i];
+      value = kColumns[i].joined == Joined::mean ? value + next.values[i]
+              : kColumns[i].joined == Joined::largest && row.counts[i] > 0
+                  ? std::max(value, next.values[i])
+                  : next.values[i];
+      row.counts[i] += next.counts[i];
+    }
+  }
+  row.lines = lines;
+}
+
 void MetricsTable::add(Rows& rows, const MetricsStep& line) {
   std::vector<Row>& all = rows.rows;
-  const auto put = [](Row& row, const Row& next) {
-    row.step = next.step;
-    row.lines += next.lines;
-    for (size_t i = 0; i < kColumns.size(); ++i) {
-      if (next.counts[i] > 0) row.last[i] = next.last[i];
-      row.sums[i] += next.sums[i], row.counts[i] += next.counts[i];
-    }
-  };
   if (all.size() == 2 * kMostRows && all.back().lines == rows.lines_of_each) {
     for (size_t i = 0; i < kMostRows; ++i) {
       if (i > 0) all[i] = all[2 * i];
-      put(all[i], all[2 * i + 1]);
+      join(all[i], all[2 * i + 1]);
     }
     all.resize(kMostRows);
     rows.lines_of_each *= 2;
   }
-  Row row;
-  row.step = line.step, row.lines = 1;
-  for (size_t i = 0; i < kColumns.size(); ++i) {
-    const std::optional<double>& value = line.*(kColumns[i].value);
-    if (value) row.sums[i] = row.last[i] = *value, row.counts[i] = 1;
-  }
+  const Row row = row_of(line);
   if (all.empty() || all.back().lines == rows.lines_of_each) {
     all.push_back(row);
   } else {
-    put(all.back(), row);
+    join(all.back(), row);
   }
 }
 
-nlohmann::ordered_json MetricsTable::columns(const Rows& table) {
-  const std::vector<Row>& rows = table.rows;
-  const size_t joined = rows.size() > kMostRows ? 2 : 1;
+int64_t MetricsTable::joined(const Rows& table) {
+  return table.lines_of_each * (table.rows.size() > kMostRows ? 2 : 1);
+}
+
+std::vector<MetricsTable::Row> MetricsTable::shown(const Rows& table) {
+  std::vector<Row> rows = table.rows;
+  if (rows.size() <= kMostRows) return rows;
+  for (size_t i = 0; i < rows.size(); i += 2) {
+    rows[i / 2] = rows[i];
+    if (i + 1 < rows.size()) join(rows[i / 2], rows[i + 1]);
+  }
+  rows.resize((rows.size() + 1) / 2);
+  return rows;
+}
+
+nlohmann::ordered_json MetricsTable::columns(const std::vector<Row>& rows) {
   Json columns{{"step", Json::array()}};
-  for (size_t i = 0; i < rows.size(); i += joined)
-    columns["step"].push_back(rows[std::min(i + joined, rows.size()) - 1].step);
+  for (const Row& row : rows) columns["step"].push_back(row.step);
   for (size_t c = 0; c < kColumns.size(); ++c) {
-    const auto value = kColumns[c].value;
-    const bool is_mean = value == &MetricsStep::train_loss || value == &MetricsStep::best_possible;
     Json column = Json::array();
     bool known = false;
-    for (size_t i = 0; i < rows.size(); i += joined) {
-      double sum = 0, count = 0, last = 0;
-      for (size_t j = i; j < std::min(i + joined, rows.size()); ++j) {
-        if (rows[j].counts[c] == 0) continue;
-        sum += rows[j].sums[c], count += static_cast<double>(rows[j].counts[c]);
-        last = rows[j].last[c];
-      }
-      column.push_back(count > 0 ? shortened(is_mean ? sum / count : last) : Json());
+    for (const Row& row : rows) {
+      const auto count = static_cast<double>(row.counts[c]);
+      const bool is_mean = kColumns[c].joined == Joined::mean && !row.is_validation;
+      column.push_back(count > 0 ? shortened(is_mean ? row.values[c] / count : row.values[c])
+                                 : Json());
       known = known || count > 0;
     }
     if (known) columns[kColumns[c].name] = std::move(column);
@@ -296,29 +344,36 @@ nlohmann::ordered_json MetricsTable::columns(const Rows& table) {
   return columns;
 }
 
-nlohmann::ordered_json MetricsTable::training() const { return columns(training_); }
-nlohmann::ordered_json MetricsTable::validation() const { return columns(validation_); }
+nlohmann::ordered_json MetricsTable::training() const { return columns(shown(training_)); }
+
+nlohmann::ordered_json MetricsTable::validation() const {
+  std::vector<Row> rows = shown(validation_);
+  if (!rows.empty() && rows.back().step != last_validation_->step)
+    rows.push_back(row_of(*last_validation_));
+  return columns(rows);
+}
 
 std::optional<MetricsStep> MetricsTable::last_validation() const {
-  if (validation_.rows.empty()) return {};
-  const Row& row = validation_.rows.back();
-  MetricsStep step;
-  step.step = row.step;
-  for (size_t i = 0; i < kColumns.size(); ++i)
-    if (row.counts[i] > 0) step.*(kColumns[i].value) = row.last[i];
-  return step.val_loss ? std::optional(step) : std::nullopt;
+  return last_validation_ && last_validation_->val_loss ? last_validation_ : std::nullopt;
 }
 
 bool MetricsTable::has(const MetricsStep& line) const {
-  const std::vector<Row>& rows = line.is_training ? training_.rows : validation_.rows;
-  return !rows.empty() && rows.back().step >= line.step;
+  if (!line.is_training) return last_validation_ && last_validation_->step >= line.step;
+  return !training_.rows.empty() && training_.rows.back().step >= line.step;
+}
+
+void MetricsTable::begin_process(int64_t step) {
+  ms_.clear();
+  began_ = at_ms_ = step;
+  began_s_ = elapsed_s_.value_or(0);
+  trained_s_ = 0;
 }
 
 std::optional<double> MetricsTable::seconds_left(int64_t max_iters) const {
-  if (ms_.empty() || last_step_ <= 0) return {};
+  if (ms_.empty() || last_step_ <= began_) return {};
   const double ms = std::accumulate(ms_.begin(), ms_.end(), 0.0) / static_cast<double>(ms_.size()),
-               beside = std::max(0.0, elapsed_s_.value_or(0) - trained_s_) /
-                        static_cast<double>(last_step_);
+               beside = std::max(0.0, elapsed_s_.value_or(0) - began_s_ - trained_s_) /
+                        static_cast<double>(last_step_ - began_);
   return (ms / 1000 + beside) * static_cast<double>(std::max<int64_t>(0, max_iters - last_step_));
 }
 

@@ -15,7 +15,7 @@ namespace ink {
 
 constexpr const char* kMetricsFile = "metrics.jsonl";  // in out_dir, like all of these
 
-inline constexpr size_t kMetricsColumns = 14;  // the numbers of:
+inline constexpr size_t kMetricsColumns = 18;  // the numbers of:
 
 /// A line of metrics.jsonl. Training steps have a training loss, evaluations a validation loss, and
 /// a sample has a file. Lines of older runs lack some fields.
@@ -31,8 +31,11 @@ struct MetricsStep {
   // A number for what val_loss was measured on, and the loss on the batches of other evaluations
   // where val_loss is that of the whole set.
   std::optional<double> val_set, sampled_loss;
-  std::string sample;  // sample_file(step), or empty
-  std::string error;   // of a run that failed
+  std::optional<double> train_set;  // a number for the data and batch of a training step
+  std::optional<double> steps;      // over which means are; log_interval where it is not there
+  std::optional<double> travel_ms, wait_ms;  // of a step of several processes
+  std::string sample;                        // sample_file(step), or empty
+  std::string error;                         // of a run that failed
 };
 
 /// Five digits of x, or null if it is not finite: a number for people.
@@ -61,10 +64,15 @@ class MetricsTable {
   void add(const MetricsStep& line);
 
   /// The training steps, or the evaluations, as lists by name: {"step": [...], "train_loss":
-  /// [...]}. A number that no step has is left out. Of more than 3,000 steps, neighbours are
-  /// joined: their losses are averaged, and of all else the last is taken.
+  /// [...]}. A number that no step has is left out. Of more than 3,000 training steps, neighbours
+  /// are joined: losses and speeds are averaged, of gradient norms the largest is taken, and of all
+  /// else the last. Of neighbouring evaluations the one with the lowest loss stays, and the last
+  /// of all does.
   nlohmann::ordered_json training() const;
   nlohmann::ordered_json validation() const;
+  /// Of how many lines a training step, or an evaluation, of these lists is.
+  int64_t joined_training() const { return joined(training_); }
+  int64_t joined_validation() const { return joined(validation_); }
   /// The steps after which there is a sample.
   const std::vector<int64_t>& samples() const { return samples_; }
   /// The numbers of the last evaluation, if its loss is finite.
@@ -75,28 +83,41 @@ class MetricsTable {
   int64_t last_step() const { return last_step_; }
   const std::string& error() const { return error_; }  // of the last line
   std::optional<double> elapsed_s() const { return elapsed_s_; }
+  /// The next lines are those of another process, which goes on after this step.
+  void begin_process(int64_t step);
   /// Until max_iters steps are done, at the speed of the last ten lines that tell it, and with as
-  /// much beside the steps (evaluations, samples) as before.
+  /// much beside the steps (evaluations, samples) as before. Only lines of this process count: the
+  /// one before had another machine or batch, perhaps. Empty until there is one.
   std::optional<double> seconds_left(int64_t max_iters) const;
 
  private:
   struct Row {
     int64_t step = 0, lines = 0;
-    std::array<double, kMetricsColumns> sums{}, last{};  // by column
+    bool is_validation = false;
+    std::array<double, kMetricsColumns> values{};  // by column: a sum, the largest, or the last
     std::array<int64_t, kMetricsColumns> counts{};
+    bool stands_for(const Row& next) const;
   };
   struct Rows {
     std::vector<Row> rows;
     int64_t lines_of_each = 1;
   };
+  static Row row_of(const MetricsStep& line);
+  static void join(Row& row, const Row& next);
   static void add(Rows& rows, const MetricsStep& line);
-  static nlohmann::ordered_json columns(const Rows& rows);
+  static int64_t joined(const Rows& table);
+  static std::vector<Row> shown(const Rows& table);
+  static nlohmann::ordered_json columns(const std::vector<Row>& rows);
 
   Rows training_, validation_;
+  std::optional<MetricsStep> last_validation_;
   std::vector<int64_t> samples_;
+  int64_t lines_ = 0, last_step_ = 0;
+  // Of this process: its last steps, the step of the last of them, where and when it began, and the
+  // time of its steps alone.
   std::vector<double> ms_;
-  int64_t lines_ = 0, last_step_ = 0, at_ms_ = 0;  // the last: of the line of the last in ms_
-  double trained_s_ = 0;                           // the steps alone
+  int64_t at_ms_ = 0, began_ = 0;
+  double began_s_ = 0, trained_s_ = 0;
   std::optional<double> elapsed_s_;
   std::string error_;
 };
