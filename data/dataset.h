@@ -50,6 +50,9 @@ class Dataset {
   /// One line for people: what the dataset is and how large.
   virtual std::string summary() const = 0;
 
+  /// How many tokens there are to train on; 0 where they do not end or are not counted.
+  virtual int64_t train_tokens() const { return 0; }
+
   /// Rows first_row .. first_row + batch_size - 1 of training step `step`. What a row holds depends
   /// on (seed, step, its number) alone, so micro-batches and processes can each draw their part of
   /// a step. Steps are below 2^39, rows of a step below 2^24. Throws if the training part has fewer
@@ -100,6 +103,7 @@ class WindowDataset : public Dataset {
  public:
   const Tokenizer& tokenizer() const override { return *tokenizer_; }
   std::string summary() const override;
+  int64_t train_tokens() const override { return train_.ids.size(); }
   int64_t val_windows(int64_t block_size) const override;
   /// A line end; or, in a vocabulary without one, the first token.
   std::string sample_start() const override;

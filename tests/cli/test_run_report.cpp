@@ -439,6 +439,7 @@ TEST(Findings, ReadTheLosses) {
   const auto run = [](const std::vector<double>& training, const std::vector<double>& validation,
                       double skipped = 0) {
     Json json{{"metrics", {{"train_loss", training}}}, {"validation", {{"val_loss", validation}}}};
+    for (size_t i = 0; i < training.size(); ++i) json["metrics"]["step"].push_back(10 * i + 10);
     for (size_t i = 0; i < validation.size(); ++i) json["validation"]["step"].push_back(100 * i);
     json["metrics"]["skipped"] = {skipped};
     std::string text;
@@ -452,8 +453,9 @@ TEST(Findings, ReadTheLosses) {
     level.push_back(i < 20 ? 4 - 0.1 * i : 2);
   }
   EXPECT_EQ(run(falling, {2, 1.5, 1}), "");
-  EXPECT_NE(run(rising, {}).find("rises again after"), std::string::npos) << run(rising, {});
-  EXPECT_NE(run(level, {}).find("hardly fallen"), std::string::npos);
+  EXPECT_NE(run(rising, {}).find("rises again after step 600;"), std::string::npos)
+      << run(rising, {});
+  EXPECT_NE(run(level, {}).find("hardly fallen since step 300"), std::string::npos);
   EXPECT_NE(run(falling, {2, 1, 1.5}).find("lowest after step 100 (1.0000)"), std::string::npos);
   EXPECT_NE(run(falling, {}, 3).find("3 steps were skipped"), std::string::npos);
   EXPECT_NE(run(falling, {}, 1).find("1 step was skipped"), std::string::npos);
@@ -473,7 +475,7 @@ TEST(Findings, ReadTheLosses) {
   EXPECT_EQ(by_heart({1.6}) + by_heart({1.5, 1.6, 1.4}) + by_heart({1.6, 1.61}), "");
   EXPECT_NE(by_heart({1.5, 1.7}).find("since step 30"), std::string::npos) << by_heart({1.5, 1.7});
   EXPECT_NE(by_heart({1.5, 1.7}).find("--dropout 0.2"), std::string::npos);
-  EXPECT_NE(by_heart({3.2}).find("the validation loss 3.20"), std::string::npos);
+  EXPECT_NE(by_heart({3.2}).find("the validation loss 3.2;"), std::string::npos);
   EXPECT_EQ(by_heart({9e9}, {}, {}, {4.0, 8.0, 1e3, 1e6}), "") << "it diverges";
   EXPECT_EQ(by_heart({0.5, 1.7}, {1, 2}), "") << "of other validation sets";
   EXPECT_EQ(by_heart({2, 3}, {1, 2}, {}, {2.0, 1.5, 1.0, 2.9}), "") << "1.0 is of the other text";
@@ -487,13 +489,76 @@ TEST(Findings, ReadTheLosses) {
   Json slow{{"metrics", {{"tokens_per_s", std::vector<double>(40, 1000)}}},
             {"validation", {{"val_loss", {2.0}}, {"step", {9}}, {"best_possible", {1.0}}}},
             {"state", "finished"}};
+  for (size_t i = 0; i < 40; ++i) slow["metrics"]["step"].push_back(10 * i + 10);
   for (size_t i = 10; i < 20; ++i) slow["metrics"]["tokens_per_s"][i] = 300;
-  EXPECT_EQ(
-      findings_of(slow).at(0).at("text"),
-      "25 % of the run went at less than half of its best speed: other programs may have used "
-      "the machine");
+  EXPECT_EQ(findings_of(slow).at(0).at("text"),
+            "25 % of the steps went at less than half of the best speed: other programs may have "
+            "used the machine");
   EXPECT_EQ(findings_of(slow).at(1).at("text"),
             "after all steps the validation loss is 100 % above the best possible");
+}
+
+std::string texts_of(const Json& run) {
+  std::string texts;
+  for (const Json& finding : findings_of(run))
+    texts += finding.at("text").get<std::string>() + "\n";
+  return texts;
+}
+
+// Text that was not gone through once cannot be known by heart.
+TEST(Findings, KnowWhatARunHasSeen) {
+  Json run{{"metrics", {{"train_loss", {3.0, 1.5, 1.0, 0.9}}, {"step", {10, 20, 30, 40}}}},
+           {"validation", {{"val_loss", {3.2}}, {"step", {40}}}},
+           {"train_tokens", 40 * 8 * 2 * 32},
+           {"config", {{"batch_size", 8}, {"gradient_accumulation_steps", 2}, {"block_size", 32}}}};
+  EXPECT_NE(overfitting(run).find("by heart"), std::string::npos) << overfitting(run);
+  run["train_tokens"] = 40 * 8 * 2 * 32 + 1;
+  EXPECT_EQ(overfitting(run), "");
+  EXPECT_NE(texts_of(run).find("the validation text is of another kind"), std::string::npos)
+      << texts_of(run);
+  run["train_tokens"] = 0;  // it does not end, or is not known
+  EXPECT_NE(overfitting(run), "");
+}
+
+TEST(Findings, CallNoLossFallenThatStayed) {
+  const Json run{
+      {"metrics",
+       {{"train_loss", {3.0, 0.8, 0.8, 0.8, 0.799, 0.798}}, {"step", {10, 20, 30, 40, 50, 60}}}},
+      {"validation", {{"val_loss", {0.85, 0.88, 0.91}}, {"step", {40, 50, 60}}}}};
+  EXPECT_EQ(overfitting(run), "");
+  EXPECT_NE(texts_of(run).find("lowest after step 40"), std::string::npos) << texts_of(run);
+}
+
+// After a resume with other data or another batch, losses and speeds are not compared with those
+// before.
+TEST(Findings, CompareWhatIsOfTheSameDataAndBatch) {
+  Json run{{"elapsed_s", 100}};
+  for (int i = 0; i < 60; ++i) {
+    const bool before = i < 30;
+    run["metrics"]["step"].push_back(before ? 10 * i : 300 + i);
+    run["metrics"]["train_loss"].push_back(before ? 4 - 0.1 * i : 5 - 0.1 * (i - 30));
+    run["metrics"]["tokens_per_s"].push_back(before ? 1000 : 300);
+  }
+  EXPECT_NE(texts_of(run).find("the training loss rises again after step 290;"), std::string::npos)
+      << texts_of(run);
+  EXPECT_NE(texts_of(run).find("less than half of the best speed"), std::string::npos);
+  for (int i = 0; i < 60; ++i) run["metrics"]["train_set"].push_back(i < 30 ? 1 : 2);
+  EXPECT_EQ(texts_of(run), "");
+  for (int i = 0; i < 30; ++i) run["metrics"]["train_set"][i] = nullptr;  // of an older version
+  EXPECT_NE(texts_of(run).find("the training loss rises again"), std::string::npos);
+}
+
+// Two layers: what the one has lost does not make the other large.
+TEST(Findings, ADeadTwinMakesNoPartLarge) {
+  const Json rows{{0.1, 0.1}, {0.1, 0.1}};
+  const Json run{{"probes",
+                  {{"parameters",
+                    {{"name", {"h.0.mlp.c_fc.weight", "h.1.mlp.c_fc.weight"}},
+                     {"count", {64, 64}},
+                     {"weight_norm", {{6.1, 0}, {6.12, 0}}},
+                     {"turned", {{0.1, nullptr}, {0.1, nullptr}}},
+                     {"grad_norm", {{0.1, 0}, {0.1, 0}}}}}}}};
+  EXPECT_EQ(texts_of(run), "hardly any gradient reaches these weights: h.1.mlp.c_fc.weight\n");
 }
 
 }  // namespace

@@ -67,6 +67,7 @@ class TrainRun {
         saves_(checkpoint_exists(config.out_dir, kLastCheckpoint)),
         first_step_(trainer_.steps_done()),
         skipped_(trainer_.skipped().total) {
+    training_set_ = five_digits(training_set());
     elapsed_before_ = metrics_.table().elapsed_s().value_or(0);
     if (config.init_from != "resume") return;
     if (first_step_ < config.max_iters)
@@ -245,6 +246,7 @@ class TrainRun {
       object["travel_ms"] = 1000 * travel / static_cast<double>(steps);
       object["wait_ms"] = 1000 * wait / static_cast<double>(steps);
     }
+    object["train_set"] = training_set_;
     if (steps != config_.log_interval) object["steps"] = steps;  // over which the means are
     log(object, [&](const auto& line) { metrics_.write(line); });
     const auto items =
@@ -259,6 +261,17 @@ class TrainRun {
     page_.keep_fresh();
     last_reported_ = step;
     last_report_ = Clock::now();
+  }
+  // What it trains on, in words: losses and speeds are compared only where that is the same.
+  std::string training_set() const {
+    const int64_t T = config_.block_size, looked_at = std::min<int64_t>(config_.batch_size, 8);
+    const Batch first = trainer_.dataset().train_batch(0, 0, looked_at, T);
+    return fmt::format("{} rows of {}, such as {}",
+                       config_.batch_size * config_.gradient_accumulation_steps,
+                       trainer_.dataset().summary(), crc64(std::as_bytes(std::span(first.x))));
+  }
+  static uint64_t five_digits(const std::string& set) {
+    return crc64(std::as_bytes(std::span(set))) % 100'000;
   }
   double seconds_left() const {
     const double left = metrics_.table().seconds_left(config_.max_iters).value_or(0),
@@ -325,10 +338,10 @@ class TrainRun {
   // Once.
   void tell_overfitting() {
     const MetricsTable& lines = metrics_.table();
-    const nlohmann::ordered_json run{
-        {"metrics", lines.training()},
-        {"validation", lines.validation()},
-        {"config", {{"dropout", config_.dropout}, {"ema", config_.ema}}}};
+    const nlohmann::ordered_json run{{"metrics", lines.training()},
+                                     {"validation", lines.validation()},
+                                     {"train_tokens", trainer_.dataset().train_tokens()},
+                                     {"config", to_json(config_)}};
     const std::string text = overfitting(run);
     if (text.empty() || std::exchange(told_overfitting_, true)) return;
     console_.paragraph(console_.yellow("fault: " + text));
@@ -348,7 +361,7 @@ class TrainRun {
     if (const auto bits = evaluation.bits_per_byte()) object["val_bpb"] = *bits;
     if (evaluation.answers) object["val_answers"] = *evaluation.answers;
     const std::string& set = trainer_.validation_set();
-    object["val_set"] = crc64(std::as_bytes(std::span(set))) % 100'000;  // five digits
+    object["val_set"] = five_digits(set);
     if (sampled) object["sampled_loss"] = sampled->loss;
     if (evaluation.best_possible) object["best_possible"] = *evaluation.best_possible;
     object["elapsed_s"] = elapsed_s();
@@ -499,6 +512,7 @@ class TrainRun {
   const bool on_cpu_ = parse_device(config_.device).is_cpu();  // where asking costs nothing
   static constexpr int64_t kMostSkipped = 10;                  // skipped steps in a row
   double training_seconds_ = 0, elapsed_before_ = 0;           // elapsed: in earlier processes
+  uint64_t training_set_ = 0;                                  // a number for training_set()
   std::optional<double> last_loss_;  // after the last step, as best_val_loss() is measured
   bool told_overfitting_ = false;
   std::string rate_text_ = odd_rate(config_);

@@ -35,7 +35,7 @@ constexpr double kWide = 30;    // a deviation, over similar layers
 constexpr double kRising = 1.03, kRisingOnce = 1.1;  // a loss, over its lowest; of one evaluation
 // A validation loss, over the training's: it is much more, or, where it rises, at least somewhat.
 constexpr double kOfTraining = 2, kAboveTraining = 0.3, kSomewhat = 1.1;
-constexpr double kFlatLoss = 0.97;    // a loss, over what it was at a third of the run
+constexpr double kFlatLoss = 0.97;    // a loss, over what it was: it has not fallen
 constexpr double kSlow = 0.1;         // share of the steps
 constexpr double kFarFromBest = 1.5;  // a loss at the end, over the best possible
 constexpr size_t kNamed = 3;          // names in one finding
@@ -130,6 +130,15 @@ struct Evaluations {
   }
 };
 
+// A step up to which lines of the log are of other data or batches than the last one.
+double other_training_until(const Json& metrics) {
+  const std::vector<double> sets = numbers(metrics, "train_set"), steps = numbers(metrics, "step");
+  double until = -1;
+  for (size_t i = 0; i < std::min(sets.size(), steps.size()); ++i)
+    if (std::abs(sets[i] - sets.back()) > 0) until = steps[i];  // of an older version: not known
+  return until;
+}
+
 // What lines of the log say after the step `since`.
 std::vector<double> numbers_since(const Json& metrics, const char* name, double since) {
   std::vector<double> values = numbers(metrics, name), steps = numbers(metrics, "step");
@@ -137,6 +146,15 @@ std::vector<double> numbers_since(const Json& metrics, const char* name, double 
   values.erase(values.begin(),
                values.begin() + std::min(first - steps.begin(), std::ssize(values)));
   return values;
+}
+
+// How often the training text was gone through since a step; NaN if its size is not known.
+double epochs_since(const Json& run, double since, double step) {
+  const Json tokens = run.value("train_tokens", Json());
+  if (!tokens.is_number() || tokens <= 0) return NAN;
+  return (step - std::max(since, 0.0)) * setting(run, "batch_size") *
+         setting(run, "gradient_accumulation_steps") * setting(run, "block_size") /
+         tokens.get<double>();
 }
 
 // The training loss after the step `since` up to another: the median of the last three lines.
@@ -148,6 +166,58 @@ double training_loss(const Json& metrics, double since, double step) {
     if (steps[i] <= step && std::isfinite(losses[i])) last.push_back(losses[i]);
   return median(last);
 }
+
+// What lies between the training loss and the validation loss.
+struct Gap {
+  double now = NAN, then = NAN;  // the training loss, and what it was at the lowest validation loss
+  double loss = NAN, low = NAN, low_step = 0;  // the validation loss, and the lowest one
+  bool rises = false, far = false;  // the one fell while the other rose; the other is much more
+  bool seen = false;                // was the text gone through once?
+  double dropout = NAN;
+
+  explicit Gap(const Json& run) : dropout(setting(run, "dropout")) {
+    const Json metrics = run.value("metrics", Json());
+    const Evaluations all(run.value("validation", Json()));
+    if (all.losses.empty()) return;
+    const double since = std::max(all.since, other_training_until(metrics));
+    const size_t lowest = all.lowest();
+    low = all.losses[lowest], low_step = all.steps[lowest], loss = all.losses.back();
+    now = training_loss(metrics, since, all.steps.back());
+    then = training_loss(metrics, since, low_step);
+    seen = !(epochs_since(run, since, all.steps.back()) < 1);
+    const std::vector<double> training = numbers_since(metrics, "train_loss", since);
+    const auto first =
+        std::find_if(training.begin(), training.end(), [](double x) { return std::isfinite(x); });
+    const bool learns =
+        first != training.end() &&
+        now<kFlatLoss* * first,                      // else it diverges
+            once = lowest + 2 >= all.losses.size(),  // one evaluation is above the lowest: noise?
+            lags = setting(run, "ema")> 0;  // the training loss is not that of the averaged weights
+    rises = learns && loss > (once ? kRisingOnce : kRising) * low && loss > kSomewhat * now &&
+            now < kFlatLoss * then;
+    far = learns && !lags && loss > kOfTraining * now + kAboveTraining;
+  }
+
+  // What was not seen yet cannot be known by heart.
+  bool is_by_heart() const { return seen && (rises || far); }
+
+  std::string text() const {
+    const std::string advice =
+        fmt::format("more text helps most; or try --dropout {:.1f}, a smaller model{}",
+                    dropout > 0 ? std::min(dropout + 0.1, 0.5) : 0.2,
+                    rises ? fmt::format(", or --max_iters {:.0f}", low_step) : "");
+    if (!rises)
+      return fmt::format(
+          "the model learns its training text by heart: the training loss is {}, and the "
+          "validation loss {}; {}",
+          short_number(now), short_number(loss), advice);
+    return fmt::format(
+        "the model learns its training text by heart: since step {:.0f} the training loss fell "
+        "from {} to {}, and the validation loss rose from {} to {}; {}",
+        low_step, short_number(then), short_number(now), short_number(low), short_number(loss),
+        advice);
+  }
+};
 
 class Findings {
  public:
@@ -189,58 +259,87 @@ class Findings {
           fmt::format("{:.0f} {} skipped, because a loss or gradient was not finite; try a lower "
                       "learning rate",
                       most, most == 1 ? "step was" : "steps were"));
-    speed(numbers(metrics, "tokens_per_s"));
+    speed(metrics);
     const Evaluations evaluations(validation);
-    training(numbers_since(metrics, "train_loss", evaluations.since),
-             numbers_since(metrics, "best_possible", evaluations.since));
+    const double since = std::max(evaluations.since, other_training_until(metrics));
+    training(numbers_since(metrics, "step", since), numbers_since(metrics, "train_loss", since),
+             numbers_since(metrics, "best_possible", since));
     validated(evaluations, numbers(validation, "val_loss"), numbers(validation, "best_possible"));
   }
 
-  void speed(const std::vector<double>& rates) {
+  // Speeds of the same batches are compared.
+  void speed(const Json& metrics) {
+    const std::vector<double> rates = numbers(metrics, "tokens_per_s"),
+                              steps = numbers(metrics, "step");
+    std::vector<double> sets = numbers(metrics, "train_set");
+    sets.resize(rates.size(), NAN);
     const Json taken = run_.value("elapsed_s", Json());
-    if (rates.size() < 20 || (taken.is_number() && taken.get<double>() < 10)) return;
-    std::vector<double> sorted = rates;
-    std::sort(sorted.begin(), sorted.end());
-    const double usual = sorted[sorted.size() * 9 / 10];
-    const auto slow =
-        std::count_if(rates.begin(), rates.end(), [&](double r) { return r < usual / 2; });
-    const double share = static_cast<double>(slow) / static_cast<double>(rates.size());
-    if (share > kSlow)
+    const bool is_long = !taken.is_number() || taken.get<double>() >= 10;
+    if (rates.size() < 20 || rates.size() != steps.size() || !is_long) return;
+    std::map<std::string, std::vector<double>> by_set;
+    const auto rates_like = [&](size_t i) -> auto& { return by_set[fmt::format("{}", sets[i])]; };
+    for (size_t i = 0; i < rates.size(); ++i)
+      if (std::isfinite(rates[i])) rates_like(i).push_back(rates[i]);
+    for (auto& [set, all] : by_set) std::sort(all.begin(), all.end());
+    double slow = 0;
+    for (size_t i = 0; i < rates.size(); ++i) {
+      const std::vector<double>& all = rates_like(i);
+      if (!all.empty() && rates[i] < all[all.size() * 9 / 10] / 2)
+        slow += steps[i] - (i > 0 ? steps[i - 1] : 0);
+    }
+    if (slow > kSlow * steps.back())
       add("hint", "speed",
-          fmt::format(
-              "{:.0f} % of the run went at less than half of its best speed: other programs "
-              "may have used the machine",
-              100 * share));
+          fmt::format("{:.0f} % of the steps went at less than half of the best speed: other "
+                      "programs may have used the machine",
+                      100 * slow / steps.back()));
   }
 
-  // Tenths of a run are compared, because single steps are noisy.
-  void training(std::vector<double> losses, std::vector<double> best) {
+  // Tenths of the steps are compared, because single ones are noisy.
+  void training(const std::vector<double>& steps, std::vector<double> losses,
+                std::vector<double> best) {
+    if (losses.size() < 20 || steps.size() != losses.size()) return;
     best.resize(losses.size(), 0.0);
     for (size_t i = 0; i < losses.size(); ++i)  // some batches are harder than others
       if (std::isfinite(best[i])) losses[i] -= best[i];
-    if (losses.size() < 20) return;
-    std::vector<double> tenths;
-    for (size_t i = 0; i < 10; ++i)
-      tenths.push_back(median({losses.begin() + std::ssize(losses) * i / 10,
-                               losses.begin() + std::ssize(losses) * (i + 1) / 10}));
+    std::vector<double> tenths, ends;  // of those that have a loss: its median, the last step
+    size_t third = 0;                  // the number of that which ends at about a third
+    for (size_t tenth = 0, i = 0; tenth < 10; ++tenth) {
+      const double span = steps.back() - steps.front();
+      std::vector<double> its;
+      for (; i < losses.size() && (tenth == 9 || 10 * (steps[i] - steps.front()) <
+                                                     static_cast<double>(tenth + 1) * span);
+           ++i)
+        its.push_back(losses[i]);
+      if (!std::isfinite(median(its))) continue;
+      tenths.push_back(median(its)), ends.push_back(steps[i - 1]);
+      if (tenth <= 2) third = tenths.size() - 1;
+    }
+    if (tenths.empty()) return;
     const auto lowest = std::min_element(tenths.begin(), tenths.end());
     if (tenths.back() > 1.2 * *lowest && tenths.back() - *lowest > 0.05)
       add("fault", "loss",
-          fmt::format("the training loss rises again after {} % of the run; the learning rate may "
-                      "be too high",
-                      10 * (lowest - tenths.begin() + 1)));
+          fmt::format("the training loss rises again after step {:.0f}; the learning rate may be "
+                      "too high",
+                      ends[static_cast<size_t>(lowest - tenths.begin())]));
     const bool is_far = !(best.back() > 0) || tenths.back() > 0.2 * best.back();
-    if (is_far && *lowest > kFlatLoss * tenths[2])
-      add("hint", "loss", "the training loss has hardly fallen since a third of the run");
+    if (is_far && *lowest > kFlatLoss * tenths[third])
+      add("hint", "loss",
+          fmt::format("the training loss has hardly fallen since step {:.0f}", ends[third]));
   }
 
   void validated(const Evaluations& all, const std::vector<double>& losses,
                  const std::vector<double>& best) {
     if (losses.empty()) return;
-    const std::string by_heart = overfitting(run_);
+    const Gap gap(run_);
     const size_t lowest = all.lowest();
-    if (!by_heart.empty()) {
-      add("fault", "loss", by_heart);
+    if (gap.is_by_heart()) {
+      add("fault", "loss", gap.text());
+    } else if (gap.far) {
+      add("hint", "loss",
+          fmt::format("the training loss is {}, and the validation loss {}, before the training "
+                      "text was gone through once: the validation text is of another kind; "
+                      "--val_data names one",
+                      short_number(gap.now), short_number(gap.loss)));
     } else if (all.losses.size() >= 3 && all.losses.back() > kRising * all.losses[lowest]) {
       add("hint", "loss",
           fmt::format("the validation loss was lowest after step {:.0f} ({}) and is {} now",
@@ -319,7 +418,7 @@ class Findings {
                 const std::vector<std::vector<double>>& norms, size_t part) {
     const double first = norms.front()[part], last = norms.back()[part],
                  others = similar.median_of_others(norms.back(), part);
-    if (name.ends_with("bias") || !(last > kLarge * others)) return false;
+    if (name.ends_with("bias") || !(others > 0) || !(last > kLarge * others)) return false;
     const bool was = first > kLarge * similar.median_of_others(norms.front(), part);
     if (!was && first > 0.5 * last) return false;  // the others have shrunk
     add("fault", "parameters",
@@ -401,38 +500,8 @@ class Findings {
 }  // namespace
 
 std::string overfitting(const Json& run) {
-  const Json metrics = run.value("metrics", Json());
-  const Evaluations all(run.value("validation", Json()));
-  if (all.losses.empty()) return "";
-  const size_t lowest = all.lowest();
-  const double low = all.losses[lowest], loss = all.losses.back(),
-               now = training_loss(metrics, all.since, all.steps.back()),
-               then = training_loss(metrics, all.since, all.steps[lowest]);
-  const std::vector<double> training = numbers_since(metrics, "train_loss", all.since);
-  const auto first =
-      std::find_if(training.begin(), training.end(), [](double x) { return std::isfinite(x); });
-  const bool learns = first != training.end() && now < *first,  // else the run diverges
-      once = lowest + 2 >= all.losses.size(),  // one evaluation is above the lowest: noise?
-      rises =
-          learns && loss > (once ? kRisingOnce : kRising) * low && loss > kSomewhat * now &&
-          now<then, lags = setting(
-                        run, "ema")> 0,  // the training loss is not that of the averaged weights
-      far = learns && !lags && loss > kOfTraining * now + kAboveTraining;
-  if (!rises && !far) return "";
-  const double dropout = setting(run, "dropout");
-  const std::string advice =
-      fmt::format("more text helps most; or try --dropout {:.1f}, a smaller model{}",
-                  dropout > 0 ? std::min(dropout + 0.1, 0.5) : 0.2,
-                  rises ? fmt::format(", or --max_iters {:.0f}", all.steps[lowest]) : "");
-  if (!rises)
-    return fmt::format(
-        "the model learns its training text by heart: the training loss is {:.2f}, and the "
-        "validation loss {:.2f}; {}",
-        now, loss, advice);
-  return fmt::format(
-      "the model learns its training text by heart: since step {:.0f} the training loss fell from "
-      "{:.2f} to {:.2f}, and the validation loss rose from {:.2f} to {:.2f}; {}",
-      all.steps[lowest], then, now, low, loss, advice);
+  const Gap gap(run);
+  return gap.is_by_heart() ? gap.text() : "";
 }
 
 Json findings_of(const Json& run) { return Findings(run).list(); }

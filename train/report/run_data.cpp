@@ -198,6 +198,7 @@ Json describe_run(Trainer& trainer, const std::string& program) {
           {"started", began.empty() ? time_text() : began},
           {"machine", describe_machine(parse_device(config.device))},
           {"data", trainer.dataset().summary()},
+          {"train_tokens", trainer.dataset().train_tokens()},
           {"model", model_text(config, trainer.model())},
           {"model_tree", trainer.model().to_string()},
           {"memory_mb", static_cast<double>(trainer.memory().total()) / 1e6},
@@ -234,10 +235,12 @@ Json run_of(const fs::path& folder, const MetricsTable& lines, const Json& probe
   if (*state == RunState::failed) run["error"] = lines.error();
   run["step"] = last;
   run["max_iters"] = max_iters;
-  if (noted.is_object() && noted.contains("memory_mb") && noted.at("memory_mb").is_number())
-    run["memory_mb"] = noted.at("memory_mb");
+  for (const char* name : {"memory_mb", "train_tokens"})
+    if (noted.is_object() && noted.contains(name) && noted.at(name).is_number())
+      run[name] = noted.at(name);
   run["metrics"] = lines.training();
   run["validation"] = lines.validation();
+  run["joined"] = {{"metrics", lines.joined_training()}, {"validation", lines.joined_validation()}};
   add_times(run, lines);
   if (!probes.is_null()) run["probes"] = probes;
   run["samples"] = samples_of(folder, lines.samples());
