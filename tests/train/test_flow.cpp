@@ -12,6 +12,7 @@
 #include "autograd/autograd.h"
 #include "nn/activation.h"
 #include "nn/gpt.h"
+#include "nn/llama.h"
 #include "nn/multihead_attention.h"
 #include "tests/support/error_of.h"
 #include "train/flow/flow.h"
@@ -211,6 +212,40 @@ TEST(ParameterParts, HeadsMakeUpTheirMatrices) {
                   std::pow(norms.at("h.1.attn.c_proj.weight"), 2),
               1e-5);
   EXPECT_EQ(norms.count("h.0.attn head 4"), 0u);
+}
+
+// Also where several heads of queries share one of keys and values.
+TEST(ParameterParts, HeadsOfGroupedQueries) {
+  LlamaConfig config;
+  config.block_size = 16, config.vocab_size = 31;
+  config.n_layer = 2, config.n_head = 4, config.n_kv_head = 2, config.n_embd = 32;
+  const Llama model(config);
+  struct Grouped : CausalSelfAttention {
+    explicit Grouped(const GPTConfig& c) : CausalSelfAttention(c, c.n_head / 2) {}
+  };
+  const Grouped attention(config);
+  const auto dead = [](const Module& of, const std::string& name, const std::string& weight,
+                       int64_t start) {
+    const NoGrad no_grad;
+    for (auto& [its, parameter] : of.named_parameters())
+      if (its == weight) Tensor(parameter.detach().narrow(0, start, 8)).zero_();
+    const ParameterParts parts(of);
+    const ParameterParts::Copies before = parts.copies();
+    for (auto& [its, parameter] : of.named_parameters())
+      if (its == weight) Tensor(parameter.detach().narrow(0, start, 8)).fill_(1);
+    const auto changes = parts.changes_since(before);
+    std::string changed;
+    for (size_t i = 0; i < parts.size(); ++i)
+      if (parts.name(i).find(name) == 0 && changes[i].ratio > 0)
+        changed += parts.name(i).substr(name.size());
+    return changed;
+  };
+  const std::string layer = "model.layers.1.self_attn";
+  EXPECT_EQ(dead(model, layer + " head ", layer + ".q_proj.weight", 8), "1");
+  EXPECT_EQ(dead(model, layer + " head ", layer + ".v_proj.weight", 8), "23");
+  EXPECT_EQ(dead(attention, "head ", "c_attn.weight", 8), "1");
+  EXPECT_EQ(dead(attention, "head ", "c_attn.weight", 32 + 8), "23") << "keys";
+  EXPECT_EQ(dead(attention, "head ", "c_attn.weight", 32 + 16), "01") << "values";
 }
 
 TEST(ParameterParts, ChangesOfOneHeadAreItsOwn) {

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "nn/attention.h"
+#include "nn/llama.h"
 #include "nn/multihead_attention.h"
 
 namespace ink {
@@ -40,23 +41,39 @@ void ParameterParts::add(const std::string& name, std::vector<Piece> pieces) {
 }
 
 void ParameterParts::add_heads(Module& module, const std::string& name) {
-  const auto add_all = [&](const Tensor& packed, const Tensor& projection, int64_t heads) {
-    const int64_t E = projection.size(1), d = E / heads;
-    for (int64_t head = 0; head < heads; ++head)
-      add(name + (name.empty() ? "head " : " head ") + std::to_string(head),
-          {{packed, 0, head * d, d},
-           {packed, 0, E + head * d, d},
-           {packed, 0, 2 * E + head * d, d},
-           {projection, 1, head * d, d}});
+  // Rows from q, k and v on, of as many heads of keys and values as kv_heads.
+  struct Rows {
+    Tensor weight;
+    int64_t start;
   };
-  const auto* causal = dynamic_cast<const CausalSelfAttention*>(&module);
-  // Not with grouped queries, nor other weights.
-  if (causal && causal->c_attn.weight.defined() && causal->c_proj.weight.defined() &&
-      causal->c_attn.weight.size(0) == 3 * causal->c_proj.weight.size(1))
-    add_all(causal->c_attn.weight, causal->c_proj.weight, causal->n_head);
+  const auto add_all = [&](const Rows& q, const Rows& k, const Rows& v, const Tensor& projection,
+                           int64_t heads, int64_t kv_heads) {
+    const int64_t d = projection.size(1) / heads;
+    for (int64_t head = 0; head < heads; ++head) {
+      const int64_t group = head * kv_heads / heads;
+      add(name + (name.empty() ? "head " : " head ") + std::to_string(head),
+          {{q.weight, 0, q.start + head * d, d},
+           {k.weight, 0, k.start + group * d, d},
+           {v.weight, 0, v.start + group * d, d},
+           {projection, 1, head * d, d}});
+    }
+  };
+  const auto add_packed = [&](const Tensor& packed, const Tensor& projection, int64_t heads,
+                              int64_t kv_heads) {
+    const int64_t E = projection.size(1), kv = E / heads * kv_heads;
+    if (packed.size(0) == E + 2 * kv)  // not of a class that packs other things
+      add_all({packed, 0}, {packed, E}, {packed, E + kv}, projection, heads, kv_heads);
+  };
+  if (const auto* causal = dynamic_cast<const CausalSelfAttention*>(&module))
+    if (causal->c_attn.weight.defined() && causal->c_proj.weight.defined())
+      add_packed(causal->c_attn.weight, causal->c_proj.weight, causal->n_head, causal->n_kv_head);
   if (const auto* many = dynamic_cast<const MultiheadAttention*>(&module))
     if (many->in_proj_weight.defined())
-      add_all(many->in_proj_weight, many->out_proj.weight, many->num_heads);
+      add_packed(many->in_proj_weight, many->out_proj.weight, many->num_heads, many->num_heads);
+  if (const auto* llama = dynamic_cast<const LlamaAttention*>(&module))
+    add_all({llama->q_proj.weight, 0}, {llama->k_proj.weight, 0}, {llama->v_proj.weight, 0},
+            llama->o_proj.weight, llama->q_proj.out_features / llama->head_dim,
+            llama->k_proj.out_features / llama->head_dim);
   for (const Field& field : module.fields())
     if (field.module) add_heads(*field.module, name + (name.empty() ? "" : ".") + field.name);
 }
