@@ -126,8 +126,9 @@ Json Probe::text() const {
   Json tokens = Json::array(), p = Json::array({nullptr}), best = Json::array({nullptr});
   for (const int64_t id : ids) tokens.push_back(token_text(trainer_.dataset().tokenizer(), id));
   if (T > 1) {
-    const Tensor losses = cross_entropy(trainer_.model()(text_.narrow(1, 0, T - 1)).to(f32),
-                                        text_.narrow(1, 1, T - 1), -100, Reduction::none);
+    const Tensor losses =
+        cross_entropy(trainer_.evaluated_model()(text_.narrow(1, 0, T - 1)).to(f32),
+                      text_.narrow(1, 1, T - 1), -100, Reduction::none);
     for (const double loss : losses.tolist()) p.push_back(shortened(std::exp(-loss)));
   }
   for (int64_t i = 0; i + 1 < T && !best_possible_.empty(); ++i)
@@ -139,7 +140,7 @@ Json Probe::text() const {
 
 // A byte a weight: of each layer and head, row i has the columns 0 to i.
 Json Probe::attention() const {
-  const std::vector<Tensor> layers = trainer_.model().attention_weights(text_);
+  const std::vector<Tensor> layers = trainer_.evaluated_model().attention_weights(text_);
   std::string bytes;
   for (const Tensor& layer : layers) {
     const std::vector<double> weights = layer.to(f32).tolist();
