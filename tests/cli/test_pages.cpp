@@ -189,7 +189,7 @@ TEST(Pages, OfAFinishedRunWithAFault) {
   if (browser().empty()) GTEST_SKIP() << "there is no Chromium";
   Json run = made_run("run");
   run["metrics"]["skipped"] = {3};  // a fault
-  run["config"]["log_interval"] = 2;
+  run["joined"] = {{"metrics", 5}, {"validation", 1}};
   run["validation"]["best_possible"] = {1e-9, 1e-9};
   for (Json& loss : run["metrics"]["train_loss"]) loss = 0.75 * loss.get<double>();
   const std::string page = report_page({run});
@@ -247,14 +247,18 @@ TEST(Pages, CompareLossesOfOneSet) {
                        {"sampled_loss", {nullptr, nullptr, nullptr, 2.75}},
                        {"val_bpb", {1.5, 4.25, 3.5, 3.25}},
                        {"val_set", {1, 2, 2, 2}}};
+  run["config"]["eval_iters"] = 20;
   const Browsed one = browse(report_page({run}), "return document.body.innerText;", 1400);
-  EXPECT_NE(one.result.find("The lowest validation loss is 2.500, at step 30"), std::string::npos)
+  EXPECT_NE(one.result.find("The lowest validation loss is 2.500, at step 30, over 20 batches"),
+            std::string::npos)
       << one.result;
+  EXPECT_NE(one.result.find("nats per token, step 40, whole set"), std::string::npos) << one.result;
   const Browsed two = browse(report_page({run, made_run("other")}), R"(
     const cells = document.querySelectorAll('#top tbody tr:first-child td');
     return [...cells].map(c => c.dataset.title + ' ' + c.textContent).join('; ');)",
                              1400);
-  EXPECT_NE(two.result.find("Lowest validation 2.500; Bits per byte 3.250;"), std::string::npos)
+  EXPECT_NE(two.result.find("Loss 2.250 whole set; Lowest validation 2.500 20 batches; Bits"),
+            std::string::npos)
       << two.result;
 }
 

@@ -256,6 +256,14 @@ no metrics
   EXPECT_EQ(chart.lines[3].points,
             (std::vector<std::pair<double, double>>{{10, 0.5}, {20, 0.5}, {30, 0.5}}));
   EXPECT_EQ(chart.lines[1].points.size(), 2u);
+  std::vector<MetricsStep> with_whole = steps;
+  with_whole.push_back(steps[2]);
+  with_whole.back().step = 30, with_whole.back().val_loss = 1.75;
+  with_whole.back().sampled_loss = 1.25, with_whole.back().best_possible = 0.75;
+  const Chart one_set = loss_chart(with_whole, "t");
+  EXPECT_EQ(one_set.lines[2].points,
+            (std::vector<std::pair<double, double>>{{20, 1.5}, {30, 1.25}}));
+  EXPECT_EQ(one_set.lines[3].points, chart.lines[3].points);
 
   // What is smoothed is called so.
   std::vector<MetricsStep> many;
@@ -560,6 +568,23 @@ no metrics
   for (const char* name : {"run", "run (2)"})
     EXPECT_EQ(logged_in(read_file(folder / "many" / name / "events.out.tfevents.inkling")).size(),
               2u);
+  // Of two folders with one name, those above tell them apart.
+  for (const char* name : {"a", "b"}) {
+    fs::create_directories(folder / name);
+    fs::copy(run, folder / name / "run", fs::copy_options::recursive);
+  }
+  std::ofstream(folder / "b/run/metrics.jsonl")
+      << R"({"step":20,"val_loss":1.5,"val_set":7,"sampled_loss":1.25,"elapsed_s":3.5})"
+      << "\n";
+  EXPECT_EQ(run_program("report " + (folder / "a/run").string() + " " +
+                        (folder / "b/run").string() + " --tensorboard " + (folder / "two").string())
+                .code,
+            0);
+  EXPECT_EQ(logged_in(read_file(folder / "two/a/run/events.out.tfevents.inkling")).size(), 2u);
+  // A curve is of the same batches; that of the whole set stands beside it.
+  EXPECT_EQ(logged_in(read_file(folder / "two/b/run/events.out.tfevents.inkling")).at(1).scalars,
+            (std::map<std::string, float>{
+                {"val/loss", 1.25f}, {"val/whole_loss", 1.5f}, {"val/elapsed_s", 3.5f}}));
   // Nothing is written where one of them is no run, or where the folder is a file.
   const Ran none = run_program("report " + run.string() + " " + folder.path().string() +
                                " --tensorboard " + (folder / "none").string());

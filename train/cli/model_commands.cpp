@@ -34,12 +34,21 @@ CommandOptions::Rules up_to(double most) { return {.shows_default = true, .limit
 // On a terminal, in lines that fit.
 void show(const std::string& text) { std::cout << filled(text, shown_columns(), 6); }
 
+// What evaluations of a run are measured on.
+std::string validation_text(const TrainConfig& config) {
+  return config.eval_iters == 0
+             ? "the whole validation set"
+             : fmt::format("{} sampled batch{} of {}", config.eval_iters,
+                           config.eval_iters == 1 ? "" : "es", config.batch_size);
+}
+
 void describe_checkpoint(const LoadedModel& loaded) {
   TextStream text;
   text << printable(fmt::format("checkpoint  {}, step {}\n", loaded.folder.string(), loaded.step));
   text << "trained on  " << printable(loaded.dataset, 200) << "\n";
   if (loaded.best_val_loss)
-    text << "best validation loss " << fixed_number(*loaded.best_val_loss) << "\n";
+    text << "best validation loss " << fixed_number(*loaded.best_val_loss) << " over "
+         << validation_text(loaded.config) << "\n";
   if (loaded.config.ema > 0)
     text << fmt::format("evaluated   an average of the weights, ema {}\n", loaded.config.ema);
   if (loaded.arithmetic) text << printable("arithmetic  " + loaded.arithmetic->text()) << "\n";

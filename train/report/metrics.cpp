@@ -207,8 +207,10 @@ Chart loss_chart(const std::vector<MetricsStep>& steps, const std::string& title
   for (const MetricsStep& at : steps) {
     const auto step = static_cast<double>(at.step);
     if (at.train_loss) training.emplace_back(step, *at.train_loss);
-    if (at.val_loss) validation.emplace_back(step, *at.val_loss);
-    if (at.val_loss && at.best_possible) best.emplace_back(step, *at.best_possible);
+    // One on the whole set may be the last; a curve is of the same batches.
+    if (at.val_loss) validation.emplace_back(step, at.sampled_loss.value_or(*at.val_loss));
+    if (at.val_loss && at.best_possible && (best.empty() || !at.sampled_loss))
+      best.emplace_back(step, *at.best_possible);
   }
   if (!best.empty() && !training.empty()) {  // a level, all along
     best.insert(best.begin(), {training.front().first, best.front().second});

@@ -37,7 +37,25 @@ std::vector<MetricsStep> steps_of(const Json& run) {
   };
   add(run.at("metrics"), "train_loss", &MetricsStep::train_loss);
   add(run.at("validation"), "val_loss", &MetricsStep::val_loss);
+  if (const Json& validation = run.at("validation"); validation.contains("sampled_loss"))
+    for (size_t i = 0; i < validation.at("step").size(); ++i)
+      if (const Json& loss = validation.at("sampled_loss")[i]; loss.is_number())
+        steps[steps.size() - validation.at("step").size() + i].sampled_loss = loss.get<double>();
   return steps;
+}
+
+// The curve is of the batches of all evaluations; the last one may be of more.
+std::string whole_line(const Json& run) {
+  const Json& validation = run.at("validation");
+  if (!validation.contains("sampled_loss") || !validation.contains("val_loss")) return "";
+  const Json &whole = validation.at("val_loss").back(),
+             &sampled = validation.at("sampled_loss").back();
+  if (!whole.is_number() || !sampled.is_number()) return "";
+  return fmt::format(
+      "validation loss {} over the whole set after step {}, {} over the batches of "
+      "the curve\n",
+      fixed_number(whole.get<double>()), validation.at("step").back().get<int64_t>(),
+      fixed_number(sampled.get<double>()));
 }
 
 // Of a task: "12.5 % of answers right after step 450, 99.9 % of answers right after step 900": up
@@ -84,7 +102,7 @@ std::string report_text(const Json& run, int columns) {
   });
   std::string text = any ? chart_text(loss_chart(steps, "Loss of " + name), columns, 20)
                          : name + ": no loss to draw\n";
-  text += answers_line(run);
+  text += whole_line(run) + answers_line(run);
   for (const Json& finding : findings_of(run))
     text += fmt::format("{}: {}\n", finding.at("level").get<std::string>(),
                         finding.at("text").get<std::string>());

@@ -1,10 +1,10 @@
 #include "train/report/tensorboard.h"
 
+#include <algorithm>
 #include <chrono>
 #include <ctime>
 #include <fstream>
 #include <nlohmann/json.hpp>
-#include <set>
 #include <utility>
 
 #include "autograd/io/atomic_file.h"
@@ -19,10 +19,43 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// "val_loss" of an evaluation is "val/loss", "lr" of a training step "train/lr".
-std::string tag_of(const std::string& field, bool is_validation) {
-  const std::string part = is_validation ? "val" : "train";
-  return part + "/" + (field.starts_with(part + "_") ? field.substr(part.size() + 1) : field);
+// "val_loss" of an evaluation is "val/loss", "lr" of a training step "train/lr". A curve is of the
+// same batches: what the last evaluation measured on the whole set is "val/whole_loss".
+std::string tag_of(const std::string& field, const MetricsStep& of) {
+  const std::string part = of.is_validation ? "val" : "train",
+                    name = field.starts_with(part + "_") ? field.substr(part.size() + 1) : field;
+  if (!of.sampled_loss || field == "elapsed_s") return part + "/" + name;
+  return part + "/" + (field == "sampled_loss" ? "loss" : "whole_" + name);
+}
+
+// Of each run its folder's name, with as many of the folders above as tell it from the others.
+std::vector<fs::path> names_of(const std::vector<fs::path>& runs) {
+  const auto last = [](const fs::path& run, int64_t count) {
+    const fs::path whole =
+        (fs::absolute(run) / "").lexically_normal().parent_path().relative_path();
+    fs::path name;
+    for (auto at =
+             std::next(whole.begin(),
+                       std::max<int64_t>(0, std::distance(whole.begin(), whole.end()) - count));
+         at != whole.end(); ++at)
+      name /= *at;
+    return name;
+  };
+  std::vector<fs::path> names;
+  for (const fs::path& run : runs) {
+    const auto is_alone = [&](int64_t count) {
+      return std::count_if(runs.begin(), runs.end(), [&](const fs::path& other) {
+               return last(other, count) == last(run, count);
+             }) == 1;
+    };
+    int64_t count = 1;
+    while (!is_alone(count) && last(run, count) != last(run, count + 1)) ++count;
+    fs::path name = last(run, is_alone(count) ? count : 1);
+    for (int k = 2; std::find(names.begin(), names.end(), name) != names.end(); ++k)  // given twice
+      name = last(run, 1).string() + " (" + std::to_string(k) + ")";
+    names.push_back(name);
+  }
+  return names;
 }
 
 // The samples' own line ends and signs, not Markdown.
@@ -83,8 +116,8 @@ std::string run_events(const fs::path& run, const std::string& started) {
     } else {
       const nlohmann::json fields = parse_json(line);
       for (const auto& [name, value] : fields.items())
-        if (value.is_number() && name != "step" && name != "val_set")  // what was measured on
-          event.scalars.emplace_back(tag_of(name, step->is_validation), value.get<double>());
+        if (value.is_number() && name != "step" && !name.ends_with("_set"))  // measured on what
+          event.scalars.emplace_back(tag_of(name, *step), value.get<double>());
     }
     if (!event.scalars.empty() || !event.texts.empty()) bytes += event_record(event);
   });
@@ -95,15 +128,10 @@ std::string run_events(const fs::path& run, const std::string& started) {
 
 std::vector<fs::path> write_tensorboard(const std::vector<fs::path>& runs, const fs::path& folder) {
   std::vector<std::pair<fs::path, std::string>> files;  // all are read before one is written
-  std::set<std::string> taken;
-  for (const fs::path& run : runs) {
-    const nlohmann::ordered_json read = read_run(run);
-    const std::string name = read.at("name").get<std::string>();
-    std::string own = name;
-    for (int k = 2; !taken.insert(own).second; ++k) own = name + " (" + std::to_string(k) + ")";
-    files.emplace_back(runs.size() == 1 ? folder : folder / own,
-                       run_events(run, read.value("started", "")));
-  }
+  const std::vector<fs::path> names = names_of(runs);
+  for (size_t i = 0; i < runs.size(); ++i)
+    files.emplace_back(runs.size() == 1 ? folder : folder / names[i],
+                       run_events(runs[i], read_run(runs[i]).value("started", "")));
   std::vector<fs::path> written;
   for (const auto& [into, bytes] : files) {
     written.push_back(into / kEventsFile);

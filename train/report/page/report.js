@@ -53,6 +53,28 @@ const bits = run => {
   return (bits_of(run) ? `; ${show_number(bits_of(run))} bits per byte` : '') +
       (right ? `; ${show_number(100 * right.value)} % of answers right` : '');
 };
+// What the losses of a run's evaluations, or its last one, are measured on; '' if not known.
+const sampled_text = run => {
+  const batches = number(run.config?.eval_iters);
+  return batches === null ? '' : batches === 0 ? 'whole set' :
+      `${show_count(batches)} ${batches === 1 ? 'batch' : 'batches'}`;
+};
+function measured_text(run) {
+  const last = last_of(run.validation, 'val_loss');
+  return !last ? '' : number(run.validation.sampled_loss?.[last.i]) !== null ? 'whole set' :
+      sampled_text(run);
+}
+// The evaluations on the same batches, which make one curve: of one on the whole set, the loss on
+// these batches. The best possible loss of them is that of the evaluation before.
+function sampled_of(table) {
+  const sampled = numbers(table?.sampled_loss);
+  let best = null;
+  return {...table, val_loss: numbers(table?.val_loss).map((v, i) => sampled[i] ?? v),
+          ...table?.best_possible && {best_possible: numbers(table.best_possible).map((b, i) => {
+            if (best === null || (sampled[i] ?? null) === null) best = b;
+            return best;
+          })}};
+}
 const above_best = loss => loss && loss.best > 0 ? loss.value / loss.best - 1 : null;
 const signed = (x, show) => (x < 0 ? '\u2212' : '+') + show(Math.abs(x));
 // Many times the best possible is no percentage that says anything.
@@ -61,14 +83,13 @@ function above_text(loss) {
   return above === null ? '\u2013' : above < 10 ? signed(above, show_percent) :
       signed(loss.value - loss.best, x => show_number(x) + ' nats');
 }
-// Of the evaluations on the batches of the last one; the one at the end may be on the whole set, too.
+// Of the evaluations on the batches of the last one.
 function lowest_loss(run) {
-  const sets = run.validation?.val_set || [], sampled = numbers(run.validation?.sampled_loss);
-  const losses = numbers(run.validation?.val_loss).map((v, i, all) =>
-      sets[i] === sets[all.length - 1] ? sampled[i] ?? v : null);
+  const table = sampled_of(run.validation), sets = table.val_set || [];
+  const losses = table.val_loss.map((v, i, all) => sets[i] === sets[all.length - 1] ? v : null);
   const i = losses.reduce((a, v, i) => v !== null && (a < 0 || v < losses[a]) ? i : a, -1);
-  return i < 0 ? null : {value: losses[i], step: number(run.validation.step?.[i]),
-                         best: number(run.validation.best_possible?.[i])};
+  return i < 0 ? null : {value: losses[i], step: number(table.step?.[i]),
+                         best: number(table.best_possible?.[i]), on: sampled_text(run)};
 }
 const last_value = (run, column) => last_of(run.metrics, column)?.value ?? null;
 function median_rate(run) {
@@ -135,7 +156,8 @@ function tiles(run) {
   const above = above_best(loss), estimated = number(run.memory_mb);
   const all = [
     loss ? tile(`${loss_kind(run)} loss`, show_number(loss.value),
-                `nats per token, step ${show_count(loss.step)}` + bits(run)) :
+                `nats per token, step ${show_count(loss.step)}` +
+                    (measured_text(run) && `, ${measured_text(run)}`) + bits(run)) :
         tile('loss', '\u2013', 'nothing measured yet'),
     above !== null ? tile('above best possible', above_text(loss),
                           `best possible ${show_number(loss.best)}`) : null,
@@ -179,9 +201,9 @@ function overview_table(runs) {
     {title: 'Step', number: true, value: run => number(run.step),
      show: run => `${show_count(run.step)} of ${show_count(run.max_iters)}`},
     {title: 'Loss', number: true, value: run => last_loss(run)?.value,
-     show: run => show_number(last_loss(run)?.value)},
+     show: run => with_note(show_number(last_loss(run)?.value), measured_text(run))},
     {title: 'Lowest validation', number: true, value: run => lowest_loss(run)?.value,
-     show: run => show_number(lowest_loss(run)?.value)},
+     show: run => with_note(show_number(lowest_loss(run)?.value), lowest_loss(run)?.on)},
     ...runs.some(bits_of) ? [{title: 'Bits per byte', number: true, value: bits_of,
                               show: run => show_number(bits_of(run))}] : [],
     {title: 'Above best possible', number: true, value: run => above_best(last_loss(run)),
@@ -192,9 +214,13 @@ function overview_table(runs) {
      show: show_rate},
     {title: 'Memory', number: true,
      value: run => last_value(run, 'memory_mb') ?? number(run.memory_mb),
-     show: run => show_memory(last_value(run, 'memory_mb') ?? number(run.memory_mb))},
+     show: run => with_note(show_memory(last_value(run, 'memory_mb') ?? number(run.memory_mb)),
+                            last_value(run, 'memory_mb') === null && 'estimated')},
   ], runs);
 }
+// A number, and what it is of.
+const with_note = (text, note) => note && text !== '\u2013' ?
+    make('span', {}, text, make('small', {}, ` ${note}`)) : text;
 function findings(runs) {
   const levels = ['fault', 'hint', 'good'];
   const all = [];  // the same finding of several runs is one
@@ -284,7 +310,7 @@ function loss_lines(run, {excess, time, several}) {
       ...several && {name: `${run.name}: ${kind}`, colour: run.colour, run: run.name, kind}});
   };
   add(run.metrics, 'train_loss', 'training', 0, {smooth: true});
-  add(run.validation, 'val_loss', 'validation', 1, {points: true, dash: '7 3'});
+  add(sampled_of(run.validation), 'val_loss', 'validation', 1, {points: true, dash: '7 3'});
   const by_evaluation = last_of(run.validation, 'best_possible');
   if (!excess) add(by_evaluation ? level_of(run, x) : run.metrics, 'best_possible',
                    'best possible', 2, {dash: '2 3', smooth: !by_evaluation});
@@ -294,7 +320,7 @@ function loss_lines(run, {excess, time, several}) {
 // step to the last.
 function level_of(run, x) {
   const places = [run.metrics || {}, run.validation].flatMap(x).filter(v => number(v) !== null);
-  const known = numbers(run.validation.best_possible).flatMap(
+  const known = numbers(sampled_of(run.validation).best_possible).flatMap(
       (best, i) => best === null ? [] : [[x(run.validation)[i], best]]);
   const points = [[Math.min(...places), known[0][1]], ...known,
                   [Math.max(...places), known[known.length - 1][1]]];
@@ -325,15 +351,16 @@ function show_loss({runs}) {
   if (joined_text(runs)) body.append(make('p', {class: 'small'}, joined_text(runs)));
   return true;
 }
-// Of a long run's log, neighbouring lines are one point: their mean.
+// Of a long run's log, neighbouring lines are one point.
 function joined_text(runs) {
-  const most = Math.max(...runs.map(run => {
-    const steps = numbers(run.metrics?.step), every = number(run.config?.log_interval);
-    return steps.length > 1 && every > 0 ?
-        Math.round((steps.at(-1) - steps[0]) / (steps.length - 1) / every) : 1;
-  }));
-  return most > 1 ? 'The log is long: a point of the training loss is the mean of ' +
-      `${show_count(most)} lines.` : '';
+  const most = of => Math.max(...runs.map(run => number(run.joined?.[of]) ?? 1));
+  const lines = most('metrics'), evaluations = most('validation');
+  const said = [
+    lines > 1 ? `a point of the training loss is the mean of ${show_count(lines)} lines, one of ` +
+        'the gradient norm their largest' : '',
+    evaluations > 1 ? 'one of the validation loss is the lowest of ' +
+        `${show_count(evaluations)} evaluations` : ''].filter(Boolean);
+  return said.length ? `The log is long: ${said.join('; ')}.` : '';
 }
 // Few points are smoothed less, because a smoothed line comes late.
 function usual_smoothing(runs) {
@@ -358,8 +385,9 @@ function loss_controls(choose, known, timed, usual) {
               make('label', {}, make('span', {class: 'quiet'}, 'Smoothing'), slider, shown));
 }
 function lowest_line(low) {
+  const on = low.on && `, over ${low.on.replace('whole', 'the whole')}`;
   return make('p', {class: 'small'}, `The lowest validation loss is ${show_number(low.value)}, ` +
-      `at step ${show_count(low.step)}` + (above_best(low) === null ? '.' :
+      `at step ${show_count(low.step)}${on}` + (above_best(low) === null ? '.' :
           `, ${above_text(low)} compared with the best possible.`));
 }
 
