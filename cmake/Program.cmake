@@ -42,7 +42,7 @@ inkling_add_part(report report ${page_texts})
 get_target_property(report_sources inkling_report SOURCES)
 list(FILTER report_sources EXCLUDE REGEX "/look\\.cpp$")  # a command of its own
 set_target_properties(inkling_report PROPERTIES SOURCES "${report_sources}")
-target_link_libraries(inkling_report PUBLIC inkling::train PRIVATE ${fmt_target})
+target_link_libraries(inkling_report PUBLIC inkling::train PRIVATE ${fmt_target} utf8proc::utf8proc)
 
 # What runs the kernels of exercises on the CPU. run.sh installs Boost.Context for it, and says ON.
 set(INKLING_EMULATOR AUTO CACHE STRING

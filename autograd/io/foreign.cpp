@@ -37,7 +37,10 @@ int open_file(const std::filesystem::path& file, int flags, const std::filesyste
 }
 
 static std::string printable(std::string_view text, size_t longest, bool lines) {
-  const auto controls = [](char32_t c) { return c < 0x20 || (c >= 0x7f && c < 0xa0); };
+  const auto controls = [](char32_t c) {  // the last two: they turn the direction of what follows
+    return c < 0x20 || (c >= 0x7f && c < 0xa0) || (c >= 0x202a && c <= 0x202e) ||
+           (c >= 0x2066 && c <= 0x2069);
+  };
   std::string shown;
   for (size_t at = 0; at < text.size();) {
     const size_t begin = at;

@@ -12,6 +12,7 @@
 #include "train/cli/console.h"
 #include "train/cli/progress_line.h"
 #include "train/cli/waiting.h"
+#include "train/report/numbers.h"
 
 namespace ink {
 namespace {
@@ -81,6 +82,21 @@ TEST(Console, ALineStaysAfterATwentiethOrAMinute) {
 }
 
 // The first checkpoint after a minute, others after ten, whoever saved.
+TEST(Console, WideCharactersTakeTwoColumns) {
+  EXPECT_EQ(columns_of("\u65e5\u672c\u8a9e"), 6u);
+  EXPECT_EQ(columns_of("e\u0301\xff"), 2u);
+  EXPECT_EQ(columns_of("\033[32mab\033[0m"), 2u);
+  const std::vector<Item> items{{"\u65e5\u672c\u8a9e", 0}, {"123", 1}};
+  EXPECT_EQ(fitted(items, 9), "\u65e5\u672c\u8a9e123");
+  EXPECT_EQ(fitted(items, 8), "\u65e5\u672c\u8a9e");
+}
+
+// They would turn the order of what a terminal shows after them.
+TEST(Console, DirectionMarksAreCodes) {
+  EXPECT_EQ(printable("a\u202eb\u2069"), "a\\xe2\\x80\\xaeb\\xe2\\x81\\xa9");
+  EXPECT_EQ(printable("\u05e9\u200f"), "\u05e9\u200f") << "of a text";
+}
+
 TEST(Console, ARunSavesByTime) {
   SaveTimes fresh(false), resumed(true);
   EXPECT_FALSE(fresh.is_due(59));
@@ -140,6 +156,23 @@ TEST(Terminal, LiveLinesFitAndSomeStay) {
       const bool fits = line.text.size() < width || line.text.find(out_dir) < 200;
       EXPECT_TRUE(columns != 80 || fits) << line.text;
     }
+  }
+}
+
+TEST(Terminal, TheTableOfGradcheckFits) {
+  for (const unsigned short columns : {64, 80}) {
+    int rows = 0;
+    for (const Shown& line :
+         run_on_terminal("\"$INKLING_PROGRAM\" gradcheck --only softmax", columns)) {
+      const bool is_row = line.text.ends_with(" ok");
+      rows += is_row ? 1 : 0;
+      EXPECT_TRUE(!is_row || line.text[0] != ' ') << columns << ": " << line.text;
+      if (line.text.starts_with("op ")) {
+        EXPECT_TRUE(line.text.ends_with("of tol")) << line.text;
+        EXPECT_EQ(line.text.find("checked") != std::string::npos, columns == 80) << line.text;
+      }
+    }
+    EXPECT_GT(rows, 1);
   }
 }
 
@@ -253,12 +286,6 @@ TEST(Terminal, PipesGetTheBytesOfATextAtOnce) {
 }
 
 // ---- the width of help, errors and tables
-
-size_t columns_of(const std::string& text) {
-  return static_cast<size_t>(std::count_if(text.begin(), text.end(), [](unsigned char c) {
-    return (c & 0xC0) != 0x80;  // not the later bytes of a character
-  }));
-}
 
 // Names of a Llama, too, which are long; and its blocks are one row.
 TEST(Terminal, ParametersFit) {

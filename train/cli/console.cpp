@@ -17,6 +17,7 @@
 #include "autograd/io/utf8.h"
 #include "train/cli/sample_files.h"
 #include "train/parallel/processes.h"
+#include "train/report/numbers.h"
 
 namespace ink {
 namespace {
@@ -24,18 +25,6 @@ namespace {
 bool set_and_not_empty(const char* variable) {
   const char* value = std::getenv(variable);
   return value != nullptr && *value != '\0';
-}
-
-// Escape codes and the later bytes of a character take no columns.
-size_t columns_of(const std::string& text) {
-  size_t shown = 0;
-  bool escape = false;
-  for (const char c : text) {
-    if (c == '\033') escape = true;
-    if (!escape && (static_cast<unsigned char>(c) & 0xC0) != 0x80) ++shown;
-    if (c == 'm') escape = false;
-  }
-  return shown;
 }
 
 // How many bytes at the end of a text may belong to what the next piece ends: a character, or the

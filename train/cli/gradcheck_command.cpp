@@ -73,14 +73,23 @@ void check_op(const OpCase& row, bool second, Line& line) {
   }
 }
 
+// Those of a row; without `checked` where a row with "FAILED" would not fit.
+std::string cells(const std::string& name, const std::string& cases, const std::string& checked,
+                  const std::string& error, const std::string& tol) {
+  const std::string first = fmt::format("{:<28} {:>6}", name, cases),
+                    last = fmt::format("  {:>10}  {:>6}", error, tol);
+  return shown_columns() < 73 ? first + last : fmt::format("{} {:>9}{}", first, checked, last);
+}
+
 // reports: the op is not the cause of a row before.
 void print(const Console& console, const Line& line, const std::set<std::string>& built_on,
            bool reports) {
   const double error = std::abs(line.worst.analytic - line.worst.numeric);
-  const std::string row = fmt::format(
-      "{:<28} {:>6} {:>9}  {:>10.1e}  {:>6.3f}  {}{}\n", line.name, line.cases, line.checked, error,
-      line.worst.worst, line.ok() ? console.green("ok") : console.yellow("FAILED"),
-      built_on.empty() ? "" : fmt::format(", built on {}", fmt::join(built_on, ", ")));
+  const std::string row =
+      cells(line.name, std::to_string(line.cases), std::to_string(line.checked),
+            fmt::format("{:.1e}", error), fmt::format("{:.3f}", line.worst.worst)) +
+      fmt::format("  {}{}\n", line.ok() ? console.green("ok") : console.yellow("FAILED"),
+                  built_on.empty() ? "" : fmt::format(", built on {}", fmt::join(built_on, ", ")));
   std::cout << filled(row, shown_columns(), 2);
   if (!line.error.empty()) std::cout << "    " << line.error << "\n";
   if (line.worst.ok || !reports) return;
@@ -146,8 +155,7 @@ int gradcheck_command(const Arguments& arguments) {
 
   const FieldGuard on_device(&Context::default_device, parsed_device(device));
   const Console console;
-  std::cout << filled(fmt::format("{:<28} {:>6} {:>9}  {:>10}  {:>6}\n", "op", "cases", "checked",
-                                  "worst error", "of tol"),
+  std::cout << filled(cells("op", "cases", "checked", "worst error", "of tol") + "\n",
                       shown_columns(), 2);
   std::vector<Line> failed;
   int64_t shown = 0;

@@ -23,6 +23,7 @@
 #include "train/cli/out_folder.h"
 #include "train/cli/signals.h"
 #include "train/cli/waiting.h"
+#include "train/report/numbers.h"
 
 namespace ink {
 namespace {
@@ -143,12 +144,6 @@ class TokenRows {
   }
 
  private:
-  // Characters; those of twice the width count once.
-  static size_t columns_of(const std::string& text) {
-    return static_cast<size_t>(
-        std::count_if(text.begin(), text.end(), [](char c) { return (c & 0xc0) != 0x80; }));
-  }
-
   Console& console_;
   size_t columns_, used_ = 0, count_ = 0;
   std::string tokens_, ids_;

@@ -8,6 +8,7 @@
 #include <limits>
 
 #include "autograd/io/foreign.h"
+#include "autograd/io/utf8.h"
 #include "train/report/numbers.h"
 
 namespace ink {
@@ -83,6 +84,7 @@ Axis axis_over(const Chart& chart, bool log, const Pick& pick) {
   }
   if (low > high) low = 0, high = 1;                                             // nothing to show
   if (high - low <= 1e-9 * std::max(std::abs(low), std::abs(high))) high = low;  // but for rounding
+  if (low == 0 && high == 0) high = 1;
   if (low == high) low -= 0.5 * std::abs(low) + 1e-3, high += 0.5 * std::abs(high) + 1e-3;
   return {low, high, 0, 0, log && low > 0};
 }
@@ -234,17 +236,13 @@ class Canvas {
 
 // The title and what the marks mean, in lines of so many columns.
 std::string heading(const Chart& chart, size_t columns) {
-  const auto length =
-      [](const std::string& text) {  // the later bytes of a character take no column
-        return static_cast<size_t>(
-            std::count_if(text.begin(), text.end(), [](char c) { return (c & 0xC0) != 0x80; }));
-      };
   std::string all, line = printable(chart.title, 4096);
-  while (length(line) > columns) {  // a name without a space
+  while (columns_of(line) > columns) {  // a name without a space
     size_t end = 0;
-    for (size_t shown = 0; end < line.size() && (shown < columns || (line[end] & 0xC0) == 0x80);
-         ++end)
-      shown += (line[end] & 0xC0) != 0x80;
+    for (size_t next = 0; columns_of(std::string_view(line).substr(0, next)) <= columns;) {
+      end = next;
+      if (utf8::next(line, next) == utf8::kInvalid) ++next;
+    }
     all += line.substr(0, end) + "\n";
     line.erase(0, end);
   }
@@ -252,7 +250,7 @@ std::string heading(const Chart& chart, size_t columns) {
     if (!is_named(of)) continue;
     const std::string item =
         fmt::format("{} {}", kMarks[static_cast<size_t>(of.style)], printable(of.name, 4096));
-    if (length(line) + 3 + length(item) > columns) {
+    if (columns_of(line) + 3 + columns_of(item) > columns) {
       all += line + "\n";
       line = item;
     } else {

@@ -1,10 +1,13 @@
 #include "train/report/numbers.h"
 
 #include <fmt/format.h>
+#include <utf8proc.h>
 
 #include <algorithm>
 #include <cmath>
 #include <set>
+
+#include "autograd/io/utf8.h"
 
 namespace ink {
 namespace {
@@ -54,6 +57,22 @@ std::vector<std::string> tick_texts(const std::vector<double>& ticks) {
     for (const double tick : ticks) texts.push_back(short_number(tick, digits, power));
     if (digits > 14 || std::set(texts.begin(), texts.end()).size() == texts.size()) return texts;
   }
+}
+
+size_t columns_of(std::string_view text) {
+  size_t columns = 0;
+  for (size_t at = 0; at < text.size();) {
+    if (text[at] == '\033') {
+      at = std::min(text.find('m', at), text.size() - 1) + 1;
+      continue;
+    }
+    const char32_t character = utf8::next(text, at);
+    if (character == utf8::kInvalid) ++at;
+    columns += character == utf8::kInvalid
+                   ? 1
+                   : static_cast<size_t>(utf8proc_charwidth(static_cast<int32_t>(character)));
+  }
+  return columns;
 }
 
 std::string middle_cut(const std::string& text, size_t length) {

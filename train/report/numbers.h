@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace ink {
@@ -23,6 +24,10 @@ std::string above_best(double loss, double best, int decimals);
 
 /// Of a task: "97.3 % of answers right", and 100 only where all are.
 std::string answers_text(double share);
+
+/// How many columns of a terminal a text takes: those of East Asia and emoji take two each, and
+/// escape codes and combining marks none. A byte that is no UTF-8 counts as one.
+size_t columns_of(std::string_view text);
 
 /// A text of at most `length` bytes, its middle left out.
 std::string middle_cut(const std::string& text, size_t length);

@@ -67,14 +67,17 @@ function show_time(seconds) {
   return (days ? days + ' d ' : '') +
       (days || hours ? hours + ':' + two(minutes) : minutes) + ':' + two(s % 60);
 }
+// Characters that would turn the direction of what stands after them are shown as codes.
+const undirected = text => String(text).replace(
+    /[\u202a-\u202e\u2066-\u2069]/g, c => '\\u' + c.charCodeAt(0).toString(16));
 // A token as one can see it: in quotes, as \n and \xc3; or with marks for white space.
-const show_token = token => JSON.stringify(String(token)).replaceAll('\\\\', '\\');
+const show_token = token => undirected(JSON.stringify(String(token)).replaceAll('\\\\', '\\'));
 const marks = {'\n': '\u21b5', ' ': '\u2423', '\t': '\u21e5'};
-const visible = token => token.replace(/[\n \t]/g, c => marks[c]);
+const visible = token => undirected(token).replace(/[\n \t]/g, c => marks[c]);
 // How tokens stand in a text: line ends are marked, and spaces where tokens are longer than letters.
 const in_text = tokens => {
   const words = tokens.some(token => token.length > 2);
-  return token => (words ? token.replace(/ /g, '\u200b\u2423') : token)
+  return token => undirected(words ? token.replace(/ /g, '\u200b\u2423') : token)
       .replace(/\n/g, '\u21b5\n');
 };
 

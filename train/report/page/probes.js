@@ -242,7 +242,7 @@ function measured_table(id, spec, measures, data, steps, shown) {
 const samples_of = run => (run.samples || []).filter(s => s && typeof s.text === 'string')
     .map((s, i) => ({step: number(s.step) ?? i, text: s.text}));
 const article = (title, text) => make('article', {}, make('h3', {}, title),
-                                      make('pre', {tabindex: 0}, text));
+                                      make('pre', {tabindex: 0}, undirected(text)));
 function show_samples(page) {
   const runs = page.runs.filter(run => samples_of(run).length > 0);
   if (runs.length > 1) return samples_beside(runs);
