@@ -248,18 +248,24 @@ TEST(Pages, CompareLossesOfOneSet) {
                        {"val_bpb", {1.5, 4.25, 3.5, 3.25}},
                        {"val_set", {1, 2, 2, 2}}};
   run["config"]["eval_iters"] = 20;
+  run["samples"] = Json::array({Json{{"step", 40}, {"text", "turned \u202eround"}}});
   const Browsed one = browse(report_page({run}), "return document.body.innerText;", 1400);
+  EXPECT_NE(one.result.find("turned \\u202eround"), std::string::npos) << one.result;
   EXPECT_NE(one.result.find("The lowest validation loss is 2.500, at step 30, over 20 batches"),
             std::string::npos)
       << one.result;
   EXPECT_NE(one.result.find("nats per token, step 40, whole set"), std::string::npos) << one.result;
-  const Browsed two = browse(report_page({run, made_run("other")}), R"(
-    const cells = document.querySelectorAll('#top tbody tr:first-child td');
+  Json other = made_run("other");
+  run["metrics"]["memory_mb"] = {16.4}, run["memory_mb"] = 1.25, other["memory_mb"] = 1.5;
+  const Browsed two = browse(report_page({run, other}), R"(
+    const cells = document.querySelectorAll('#top tbody td');
     return [...cells].map(c => c.dataset.title + ' ' + c.textContent).join('; ');)",
                              1400);
   EXPECT_NE(two.result.find("Loss 2.250 whole set; Lowest validation 2.500 20 batches; Bits"),
             std::string::npos)
       << two.result;
+  EXPECT_NE(two.result.find("Memory 16.4 MB;"), std::string::npos) << two.result;
+  EXPECT_NE(two.result.find("Memory 1.50 MB estimated"), std::string::npos) << two.result;
 }
 
 // Runs as other programs or accidents leave them.

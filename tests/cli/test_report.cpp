@@ -91,6 +91,12 @@ TEST(Metrics, WhatIsLeftHasEvaluationsInIt) {
   EXPECT_NEAR(table.seconds_left(40).value(), 10, 1e-9);
 }
 
+TEST(Chart, NoStepIsBelow0) {
+  const std::string text =
+      chart_text({"t", "step", "loss", {{"a", ChartLine::Style::points, 0, {{0, 2}}}}}, 60, 12);
+  EXPECT_EQ(text.find('-' + std::string("0")), std::string::npos) << text;
+}
+
 TEST(Chart, WhatIsNotFiniteIsAGap) {
   Chart chart{"", "", "", {}};
   const double nan = std::nan("");

@@ -396,6 +396,36 @@ bool any_has(const std::vector<std::string>& texts, const std::string& part) {
                      [&](auto& text) { return text.find(part) != std::string::npos; });
 }
 
+// As evaluations do.
+TEST(RunReport, ReadsTheTextWithTheAverageOfTheWeights) {
+  TrainConfig config;
+  config.n_layer = config.n_head = 2, config.n_embd = 32;
+  config.block_size = 32, config.batch_size = 4, config.max_iters = 20;
+  config.learning_rate = 0.01, config.warmup_iters = 0, config.ema = 0.99;
+  const TempFolder folder;
+  config.out_dir = folder.path().string();
+  Trainer trainer(config);
+  Probe probe(trainer);
+  for (int i = 0; i < 20; ++i) {
+    if (i == 19) probe.before_step();
+    trainer.step();
+  }
+  const Json line = probe.after_step();
+  const auto p = line.at("text").at("p").back().get<double>();
+  const Batch text = trainer.dataset().val_window_batch(0, 1, 32);
+  const NoGrad no_grad;
+  const Tensor ids = from_vector(text.x, Shape{1, 32});
+  const auto last = [&](LanguageModel& model) {
+    const Tensor logits = model(ids.narrow(1, 0, 31)).narrow(1, 30, 1);
+    return std::exp(-cross_entropy(logits, ids.narrow(1, 31, 1)).item());
+  };
+  EXPECT_NEAR(p / last(trainer.evaluated_model()), 1, 1e-4);
+  EXPECT_GT(std::abs(p / last(trainer.model()) - 1), 1e-2);
+  const Tensor weights = trainer.evaluated_model().attention_weights(ids)[0];
+  EXPECT_EQ(line.at("attention").at("layers"), 2);
+  EXPECT_EQ(weights.size(-1), 32);
+}
+
 TEST(Findings, AHealthyRunHasNone) { EXPECT_EQ(found("gpt", 2e-3), std::vector<std::string>{}); }
 
 TEST(Findings, PlantedFaultsAreNamed) {
