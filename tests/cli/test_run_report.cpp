@@ -157,6 +157,30 @@ TEST(RunReport, AResumedRunMeasuresOn) {
   EXPECT_EQ(data_of(read_file(out / kReportFile)).at("runs").at(0).at("max_iters"), 20);
 }
 
+// The log says where a resumed run has another batch or other data.
+TEST(RunReport, LinesSayWhatTheyWereTrainedOn) {
+  const TempFolder folder;
+  const fs::path out = folder / "run";
+  const std::string text = "abcdefgh\n", more = "hgfedcba\n";
+  std::string one, two;
+  for (int i = 0; i < 200; ++i) one += text, two += more;
+  folder.write("one.txt", one), folder.write("two.txt", two);
+  const auto go_on = [&](const std::string& options) {
+    const Ran ran = train(out, "--log_interval 5 --sample_interval 0 " + options);
+    ASSERT_EQ(ran.code, 0) << ran.err;
+  };
+  go_on("--max_iters 10 --data " + (folder / "one.txt").string());
+  go_on("--max_iters 20 --init_from resume");
+  EXPECT_EQ(Json::parse(read_file(out / kRunFile)).at("train_tokens"), 1620);
+  go_on("--max_iters 30 --init_from resume --data_changed --data " + (folder / "two.txt").string());
+  go_on("--max_iters 40 --init_from resume --gradient_accumulation_steps 2");
+  std::vector<int64_t> sets;
+  for (const Json& line : lines_of(out / kMetricsFile))
+    if (line.contains("train_loss")) sets.push_back(line.at("train_set"));
+  ASSERT_EQ(sets.size(), 8u);
+  for (size_t i = 1; i < 8; ++i) EXPECT_EQ(sets[i] != sets[i - 1], i == 4 || i == 6) << i;
+}
+
 TEST(RunReport, WhatIsNotOursIsNotTouched) {
   const TempFolder folder;
   folder.write("report.html", "<h1>My own</h1>");
