@@ -130,7 +130,8 @@ struct GeluGate {
     const T z = x * x, v = x * (T(1.5957691216057308) + T(0.071354816272600248) * z);
     const T e = decay(x, z, v), share = T(1) / (T(1) + e);
     value = v < 0 ? e * share : share;
-    slope = e * share * share * (T(1.5957691216057308) + T(0.21406444881780074) * z);
+    const T finite = T(1e6) < z ? T(1e6) : z;  // z may overflow, where e is 0
+    slope = e * share * share * (T(1.5957691216057308) + T(0.21406444881780074) * finite);
   }
 
  private:

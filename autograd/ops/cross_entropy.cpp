@@ -83,10 +83,13 @@ static Tensor cross_entropy_composed(const Tensor& input, const Tensor& targets,
   const Tensor ignored = targets == ignore_index;
   const Tensor logits = masked_fill(input, ignored.unsqueeze(-1), 0);  // NaN there reaches nobody
   const Tensor ids = masked_fill(targets, ignored, 0).unsqueeze(-1);
-  const Tensor log_p = gather(log_softmax(logits), -1, ids).squeeze(-1);
+  const Tensor log_ps = log_softmax(logits), log_p = gather(log_ps, -1, ids).squeeze(-1);
   Tensor losses = masked_fill(-log_p, ignored, 0);
-  if (z_loss != 0)
-    losses = losses + z_loss * masked_fill(square(logsumexp(logits, -1)), ignored, 0);
+  if (z_loss != 0) {  // log sum exp x = x - log p of any class. Its slope stays p if x is large
+    const auto [top, place] = max(logits, -1, true);
+    const Tensor lse = (top - gather(log_ps, -1, place)).squeeze(-1);
+    losses = losses + z_loss * masked_fill(square(lse), ignored, 0);
+  }
   if (reduction == Reduction::none) return losses;
   return reduction == Reduction::sum ? sum(losses) : sum(losses) / sum(logical_not(ignored));
 }

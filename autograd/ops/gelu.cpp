@@ -19,18 +19,18 @@ static Tensor gelu_composed(const Tensor& x, Gelu approximate) {
   return 0.5 * x * (1 + tanh(0.79788456080286536 * (x + 0.044715 * x * x * x)));
 }
 
-// gelu''(x), which loses no digits in either tail.
-static Tensor second_slope(const Tensor& x, Gelu approximate) {
-  if (x.dtype() == bf16) return second_slope(x.to(f32), approximate);
-  const Tensor z = x * x;
+// gelu''(x), which loses no digits in either tail. It is 0 long before powers of x overflow.
+static Tensor second_slope(const Tensor& input, Gelu approximate) {
+  if (input.dtype() == bf16) return second_slope(input.to(f32), approximate);
+  const Tensor x = clamp(input, -1e3, 1e3), z = x * x;
   if (approximate == Gelu::erf) return 0.39894228040143268 * exp(z * -0.5) * (2 - z);
   const Tensor v = x * (1.5957691216057308 + 0.071354816272600248 * z);
   const Tensor s = sigmoid(v), r = sigmoid(-v), dv = 1.5957691216057308 + 0.21406444881780074 * z;
   return s * r * (2 * dv + x * ((r - s) * square(dv) + 0.42812889763560149 * x));
 }
 
-// dy gelu'(x), which gelu's own row checks.
-static Tensor gelu_backward(const Tensor& dy, const Tensor& x, Gelu approximate) {
+// gelu's own row checks it.
+Tensor gelu_backward(const Tensor& dy, const Tensor& x, Gelu approximate) {
   Tensor dx = empty_result(x.shape(), x.options(), {&x});
   kernel::unary_backward(dx, dy, x,
                          approximate == Gelu::erf ? UnaryOp::gelu_erf : UnaryOp::gelu_tanh);

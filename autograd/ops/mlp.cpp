@@ -15,6 +15,7 @@
 #include "autograd/kernels/copy.h"
 #include "autograd/kernels/elementwise.h"
 #include "autograd/kernels/gemm.h"
+#include "autograd/ops/shared/elementwise.h"
 #include "autograd/ops/shared/linear.h"
 
 namespace ink {
@@ -58,11 +59,10 @@ static Tensor gelu_linear(const Tensor& h, const Tensor& in, const Tensor& a, co
   const auto vjp = [=, shape = in.shape(), dtype = in.dtype()](const Tensor& dy, VjpContext& g) {
     if (grad_enabled()) {  // the gradient will be differentiated; without h, a is a constant
       const Tensor before = *saved_h;
-      const auto gelu_tanh = [](auto& xs) { return gelu(xs[0], Gelu::tanh); };
       const Tensor after = before.defined() ? gelu(before, Gelu::tanh) : *saved_a;
       Grads grads =
           linear_gradients(g, dy, after, *saved_weight, shape, {dtype, dtypes[1], dtypes[2]});
-      if (g.needs(0)) grads[0] = differentiate(gelu_tanh, {before}, grads[0])[0].to(dtypes[0]);
+      if (g.needs(0)) grads[0] = gelu_backward(grads[0], before, Gelu::tanh).to(dtypes[0]);
       return grads;
     }
     const Array rows = as_gemm_operand(as_rows(dy), dy.dtype());

@@ -412,6 +412,16 @@ TEST(CrossEntropy, GradientsOfBf16AreRoundedOnce) {
   }
 }
 
+// As log_softmax's, the slope of the z loss is a probability however large the logits are.
+TEST(CrossEntropy, ZLossOfLargeLogitsHasItsGradientAgain) {
+  const Tensor x = full({1, 8}, 1.2e8, f32).requires_grad_(), target = tensor({0});
+  const auto gradient = [&](bool again) {
+    const Tensor loss = cross_entropy(x, target, -100, Reduction::mean, 1);
+    return grad({loss}, {x}, {}, again, again)[0].detach();
+  };
+  EXPECT_TRUE(allclose(gradient(true), gradient(false), 1e-5, 0)) << gradient(true);
+}
+
 TEST(LinearCrossEntropy, ChunksHoldFewLogits) {
   const FieldGuard on_cpu(&Context::default_device, cpu_device);  // a GPU's chunks are larger
   const Tensor x = zeros({1000, 2}).requires_grad_(), weight = zeros({50257, 2}).requires_grad_(),

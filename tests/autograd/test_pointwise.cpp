@@ -546,8 +546,22 @@ TEST(Pointwise, GeluKeepsItsDigitsTwice) {
        {-4.6839285778142382e-26, -6.8242472741571894e-9, -0.0014740596637653364,
         0.24214819798377295, 0.61550689511598489, -0.0014740596637653364, -6.8242472741571894e-9,
         -4.6839285778142382e-26}}};
+  const auto by_linear = [](const Tensor& x) {
+    const Tensor one = ones({1, 1}, {x.dtype(), x.device()});
+    return cat({gelu_linear(x.unsqueeze(1), one), mlp(x.unsqueeze(1), one, {}, one, {})}, 1);
+  };
   for (const DType dtype : {f32, f64, bf16}) {
     const double most = dtype == f64 ? 1e-13 : dtype == f32 ? 1e-5 : 0x1p-7;
+    const Tensor h = from_vector(at).to(dtype).requires_grad_(), both = by_linear(h);
+    for (int64_t k = 0; k < 2; ++k) {
+      const Tensor sum_of = sum(both.select(1, k));
+      const Tensor first = grad({sum_of}, {h}, {}, true, true)[0];
+      EXPECT_TRUE(allclose(first, grad({sum_of}, {h}, {}, true)[0], most, 0)) << first;
+      const auto got = grad({sum(first)}, {h}, {}, true)[0].tolist();
+      for (size_t i = 0; i < at.size(); ++i)
+        EXPECT_NEAR(got[i], right[1].second[i], most * std::fabs(right[1].second[i]))
+            << (k ? "mlp " : "gelu_linear ") << name_of(dtype) << at[i];
+    }
     for (const auto& [form, second] : right) {
       const Tensor x = from_vector(at).to(dtype).requires_grad_(), y = gelu(x, form);
       const Tensor one = ones_like(y.detach()), plain = grad({y}, {x}, {one}, true)[0];
@@ -559,6 +573,21 @@ TEST(Pointwise, GeluKeepsItsDigitsTwice) {
     }
   }
   EXPECT_EQ(gelu(tensor({-1e200, -1.7e308}, f64)).tolist(), (std::vector<double>{0, 0}));
+}
+
+// Powers of x overflow there, and the derivatives are at their limits.
+TEST(Pointwise, GeluOfHugeNumbersHasDerivatives) {
+  for (const DType dtype : {f32, bf16, f64}) {
+    const double huge = dtype == f64 ? 1e200 : 1e20;
+    for (const Gelu form : {Gelu::erf, Gelu::tanh}) {
+      const Tensor x =
+          tensor({-huge, -1e14, -1e8, -2e3, 2e3, 1e8, 1e14, huge}, dtype).requires_grad_();
+      const Tensor y = gelu(x, form), first = grad({sum(y)}, {x}, {}, true, true)[0];
+      EXPECT_EQ(first.tolist(), (std::vector<double>{0, 0, 0, 0, 1, 1, 1, 1})) << name_of(dtype);
+      EXPECT_EQ(grad({sum(first)}, {x})[0].tolist(), std::vector<double>(8, 0)) << name_of(dtype);
+      EXPECT_EQ(relu(y).tolist(), relu(x).tolist());
+    }
+  }
 }
 
 // As PyTorch 2.15 gives them.

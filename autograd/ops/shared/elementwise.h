@@ -1,9 +1,9 @@
-// Where the result of an elementwise op lies.
+// What elementwise ops share.
 #pragma once
 
 #include <initializer_list>
 
-#include "autograd/tensor.h"
+#include "autograd/basic_ops.h"
 
 namespace ink {
 
@@ -11,5 +11,8 @@ namespace ink {
 /// order in memory, so that all are read and written from end to end.
 Tensor empty_result(const Shape& shape, const Options& options,
                     std::initializer_list<const Tensor*> inputs);
+
+/// dy gelu'(x), recorded if the gradient will be differentiated. (gelu.cpp)
+Tensor gelu_backward(const Tensor& dy, const Tensor& x, Gelu approximate);
 
 }  // namespace ink
