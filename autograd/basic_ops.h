@@ -72,6 +72,9 @@ Tensor operator^(const Tensor& a, const Scalar& b);
 inline Tensor& operator&=(Tensor& a, const auto& b) { return a.copy_(a & b); }
 inline Tensor& operator|=(Tensor& a, const auto& b) { return a.copy_(a | b); }
 inline Tensor& operator^=(Tensor& a, const auto& b) { return a.copy_(a ^ b); }
+inline Tensor& operator&=(Tensor&& a, const auto& b) { return std::move(a) = a & b; }  // x[0] &= y
+inline Tensor& operator|=(Tensor&& a, const auto& b) { return std::move(a) = a | b; }
+inline Tensor& operator^=(Tensor&& a, const auto& b) { return std::move(a) = a ^ b; }
 
 // ---- unary.cpp, gelu.cpp: elementwise, one tensor
 
@@ -176,8 +179,8 @@ struct ValuesIndices {
   Tensor values, indices;
 };
 /// Of equal elements the first one is taken, and gets the gradient. NaN is taken before any number.
-ValuesIndices max(const Tensor& x, int64_t dim, bool keepdim = false);
-ValuesIndices min(const Tensor& x, int64_t dim, bool keepdim = false);
+ValuesIndices max(const Tensor& x, NumberOf<int64_t> dim, bool keepdim = false);
+ValuesIndices min(const Tensor& x, NumberOf<int64_t> dim, bool keepdim = false);
 Tensor max(const Tensor& x);  // the largest of all
 Tensor min(const Tensor& x);
 Tensor max(const Tensor& a, const Tensor& b);  // maximum, minimum

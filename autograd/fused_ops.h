@@ -67,14 +67,15 @@ enum class Reduction { mean, sum, none };
 /// z_loss times (log sum exp logits)^2 is added for each, which keeps logits small (Chowdhery et
 /// al. 2022). -> (), or the shape of targets with Reduction::none; f32 for bf16 logits.
 /// (cross_entropy.cpp)
-Tensor cross_entropy(const Tensor& logits, const Tensor& targets, int64_t ignore_index = -100,
-                     Reduction reduction = Reduction::mean, double z_loss = 0);
+Tensor cross_entropy(const Tensor& logits, const Tensor& targets,
+                     NumberOf<int64_t> ignore_index = -100, Reduction reduction = Reduction::mean,
+                     double z_loss = 0);
 /// cross_entropy(linear(x, weight), targets, ...), computed in chunks of rows, so that all logits
 /// never exist at once. x (..., C), weight (V, C), both rounded to bf16 under Autocast -> f32
 /// (linear_cross_entropy.cpp)
 Tensor linear_cross_entropy(const Tensor& x, const Tensor& weight, const Tensor& targets,
-                            int64_t ignore_index = -100, Reduction reduction = Reduction::mean,
-                            double z_loss = 0);
+                            NumberOf<int64_t> ignore_index = -100,
+                            Reduction reduction = Reduction::mean, double z_loss = 0);
 /// The mean of (input - target)^2: a basic op. Shapes broadcast, without PyTorch's warning: of
 /// (N, 1) and (N) it is the mean over N x N. (mse_loss.cpp)
 Tensor mse_loss(const Tensor& input, const Tensor& target, Reduction reduction = Reduction::mean);

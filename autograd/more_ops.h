@@ -15,17 +15,17 @@ namespace ink {
 
 Tensor prod(const Tensor& x, const Shape& dims = {}, bool keepdim = false);
 /// sum (x - mean)^2 / (n - correction): 1 gives the unbiased estimate, 0 the biased one.
-Tensor var(const Tensor& x, const Shape& dims = {}, Correction correction = 1,
+Tensor var(const Tensor& x, const Shape& dims = {}, NumberOf<double> correction = 1,
            bool keepdim = false);
-Tensor std(const Tensor& x, const Shape& dims = {}, Correction correction = 1,
+Tensor std(const Tensor& x, const Shape& dims = {}, NumberOf<double> correction = 1,
            bool keepdim = false);
-TensorPair var_mean(const Tensor& x, const Shape& dims = {}, Correction correction = 1,
+TensorPair var_mean(const Tensor& x, const Shape& dims = {}, NumberOf<double> correction = 1,
                     bool keepdim = false);
 /// log sum exp x, without overflow.
 Tensor logsumexp(const Tensor& x, const Shape& dims, bool keepdim = false);
 
 /// (sum |x|^p)^(1/p); p = infinity gives the largest |x|, p = 0 the number of nonzeros. (norm.cpp)
-Tensor norm(const Tensor& x, double p = 2, const Shape& dims = {}, bool keepdim = false);
+Tensor norm(const Tensor& x, NumberOf<double> p = 2, const Shape& dims = {}, bool keepdim = false);
 
 // ---- cumsum.cpp, sort.cpp: along one dimension
 
@@ -68,7 +68,7 @@ Tensor index_put(const Tensor& x, const std::vector<Tensor>& ids, const Tensor& 
 Tensor one_hot(const Tensor& ids, int64_t num_classes = -1);
 
 /// embedding of fused_ops.h, except that the row padding_idx gets no gradient. (embedding.cpp)
-Tensor embedding(const Tensor& ids, const Tensor& weight, int64_t padding_idx);
+Tensor embedding(const Tensor& ids, const Tensor& weight, NumberOf<int64_t> padding_idx);
 
 // ---- group_norm.cpp
 

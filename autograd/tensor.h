@@ -67,14 +67,16 @@ inline constexpr EllipsisType Ellipsis{};  // as many ":" as are missing
 class Index;
 struct ValuesIndices;
 
-/// What var subtracts from the number of elements. A bool is refused, because keepdim comes later.
-struct Correction {
-  template <class Number>
-  requires(std::is_arithmetic_v<Number>) Correction(Number number)
-      : value(static_cast<double>(number)) {}
-  Correction(bool) = delete;  // expected a number; keepdim comes after it
-  operator double() const { return value; }
-  double value;
+/// A number, but not {}, which would be 0, and no bool, because keepdim comes later.
+template <class T>
+struct NumberOf {
+  template <class N>
+  requires(std::is_integral_v<N> || (std::is_floating_point_v<N> && std::is_floating_point_v<T>))
+      NumberOf(N number)
+      : value(static_cast<T>(number)) {}
+  NumberOf(bool) = delete;  // expected a number; keepdim comes after it
+  operator T() const { return value; }
+  T value;
 };
 
 /// What all handles of one tensor share.
@@ -208,8 +210,7 @@ class Tensor {
   Tensor flatten(int64_t start_dim = 0, int64_t end_dim = -1) const;
   Tensor transpose(int64_t dim0, int64_t dim1) const;
   Tensor permute(const Shape& dims) const;
-  Tensor squeeze() const;
-  Tensor squeeze(int64_t dim) const;
+  Tensor squeeze(std::optional<int64_t> dim = {}) const;
   Tensor unsqueeze(int64_t dim) const;
   Tensor expand(const Shape& shape) const;  // -1 keeps a size
   Tensor select(int64_t dim, int64_t index) const;
@@ -243,8 +244,7 @@ class Tensor {
   Tensor clamp_min(Tensor min) const, clamp_min(Scalar min) const;
   Tensor clamp_max(Tensor max) const, clamp_max(Scalar max) const;
   Tensor maximum(Tensor other) const, maximum(Scalar other) const;
-  Tensor minimum(Tensor other) const, minimum(Scalar other) const;
-  Tensor atan2(Tensor other) const;
+  Tensor minimum(Tensor other) const, minimum(Scalar other) const, atan2(Tensor other) const;
   Tensor masked_fill(const Tensor& mask, const Scalar& value) const;
   Tensor masked_fill(const Tensor& mask, const Tensor& value) const;
   Tensor where(const Tensor& condition, const Tensor& other) const;
@@ -270,13 +270,13 @@ class Tensor {
   Tensor all(const Shape& dims = {}, bool keepdim = false) const;
   Tensor amax(const Shape& dims = {}, bool keepdim = false) const;
   Tensor amin(const Shape& dims = {}, bool keepdim = false) const;
-  Tensor var(const Shape& dims = {}, Correction correction = 1, bool keepdim = false) const;
-  Tensor std(const Shape& dims = {}, Correction correction = 1, bool keepdim = false) const;
+  Tensor var(const Shape& dims = {}, NumberOf<double> correction = 1, bool keepdim = false) const;
+  Tensor std(const Shape& dims = {}, NumberOf<double> correction = 1, bool keepdim = false) const;
   Tensor logsumexp(const Shape& dims, bool keepdim = false) const;
-  Tensor norm(double p = 2, const Shape& dims = {}, bool keepdim = false) const;
+  Tensor norm(NumberOf<double> p = 2, const Shape& dims = {}, bool keepdim = false) const;
   Tensor max() const, min() const;
-  ValuesIndices max(int64_t dim, bool keepdim = false) const;
-  ValuesIndices min(int64_t dim, bool keepdim = false) const;
+  ValuesIndices max(NumberOf<int64_t> dim, bool keepdim = false) const;
+  ValuesIndices min(NumberOf<int64_t> dim, bool keepdim = false) const;
   Tensor argmax(std::optional<int64_t> dim = {}, bool keepdim = false) const;
   Tensor argmin(std::optional<int64_t> dim = {}, bool keepdim = false) const;
   Tensor softmax(int64_t dim) const, log_softmax(int64_t dim) const;
@@ -284,12 +284,9 @@ class Tensor {
   ValuesIndices sort(int64_t dim = -1, bool descending = false) const;
   ValuesIndices topk(int64_t k, int64_t dim = -1, bool largest = true) const;
   Tensor argsort(int64_t dim = -1, bool descending = false) const;
-  Tensor matmul(const Tensor& other) const;
-  Tensor bmm(const Tensor& other) const;
-  Tensor dot(const Tensor& other) const;
-  Tensor outer(const Tensor& other) const;
-  Tensor max(const Tensor& other) const;
-  Tensor min(const Tensor& other) const;
+  Tensor matmul(const Tensor&other) const, bmm(const Tensor&other) const;
+  Tensor dot(const Tensor&other) const, outer(const Tensor&other) const;
+  Tensor max(const Tensor&other) const, min(const Tensor&other) const;
   Tensor gather(int64_t dim, const Tensor& ids) const;
   Tensor index_select(int64_t dim, const Tensor& ids) const;
   Tensor scatter(int64_t dim, const Tensor& ids, const Tensor& source) const;
@@ -297,8 +294,7 @@ class Tensor {
   Tensor scatter_add(int64_t dim, const Tensor& ids, const Tensor& source) const;
   Tensor index_put(std::initializer_list<Index> indices, const Tensor& values,
                    bool accumulate = false) const;
-  Tensor masked_select(const Tensor& mask) const;
-  Tensor nonzero() const;
+  Tensor masked_select(const Tensor&mask) const, nonzero() const;
   Tensor flip(const Shape& dims) const;
   Tensor roll(const Shape& shifts, const Shape& dims = {}) const;
   Tensor repeat(const Shape& times) const;

@@ -94,7 +94,7 @@ static Tensor cross_entropy_composed(const Tensor& input, const Tensor& targets,
   return reduction == Reduction::sum ? sum(losses) : sum(losses) / sum(logical_not(ignored));
 }
 
-Tensor cross_entropy(const Tensor& input, const Tensor& targets, int64_t ignore_index,
+Tensor cross_entropy(const Tensor& input, const Tensor& targets, NumberOf<int64_t> ignore_index,
                      Reduction reduction, double z_loss) {
   check_defined("cross_entropy", input, targets);
   INK_CHECK(input.dim() >= 1, "cross_entropy: logits need at least one dimension, got a scalar");

@@ -77,9 +77,9 @@ Tensor embedding(const Tensor& input, const Tensor& table) {
   return record("embedding", {weight}, y, vjp);
 }
 
-Tensor embedding(const Tensor& ids, const Tensor& weight, int64_t padding_idx) {
+Tensor embedding(const Tensor& ids, const Tensor& weight, NumberOf<int64_t> padding_idx) {
   const Tensor y = embedding(ids, weight);
-  const int64_t rows = weight.size(0), row = padding_idx < 0 ? padding_idx + rows : padding_idx;
+  const int64_t rows = weight.size(0), row = padding_idx + (padding_idx < 0 ? rows : 0);
   INK_CHECK(row >= 0 && row < rows, "embedding: padding_idx ", padding_idx, " is not one of ", rows,
             " rows");
   return shown_as("embedding", where(unsqueeze(ids == row, -1), y.detach(), y));

@@ -206,7 +206,7 @@ Tensor unreduced(const Tensor& input, const Tensor& x, const Tensor& weight, con
 }  // namespace
 
 Tensor linear_cross_entropy(const Tensor& input, const Tensor& weight, const Tensor& targets,
-                            int64_t ignore_index, Reduction reduction, double z_loss) {
+                            NumberOf<int64_t> ignore_index, Reduction reduction, double z_loss) {
   check_defined("linear_cross_entropy", input, weight, targets);
   INK_CHECK(weight.dim() == 2 && input.dim() >= 1 && input.size(-1) == weight.size(1),
             "linear_cross_entropy: expected x (..., C) and weight (V, C), got ", input.shape(),

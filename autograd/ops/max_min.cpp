@@ -150,10 +150,10 @@ Tensor min(const Tensor& x) {
   return shown_as("min.1", extreme("min", ReduceOp::min, x, {}, false, true));
 }
 
-ValuesIndices max(const Tensor& x, int64_t dim, bool keepdim) {
+ValuesIndices max(const Tensor& x, NumberOf<int64_t> dim, bool keepdim) {
   return best("max", x, dim, keepdim, true);
 }
-ValuesIndices min(const Tensor& x, int64_t dim, bool keepdim) {
+ValuesIndices min(const Tensor& x, NumberOf<int64_t> dim, bool keepdim) {
   return best("min", x, dim, keepdim, false);
 }
 Tensor argmax(const Tensor& x, std::optional<int64_t> dim, bool keepdim) {

@@ -73,8 +73,7 @@ Tensor Tensor::transpose(int64_t dim0, int64_t dim1) const {
   return ink::transpose(*this, dim0, dim1);
 }
 Tensor Tensor::permute(const Shape& dims) const { return ink::permute(*this, dims); }
-Tensor Tensor::squeeze() const { return ink::squeeze(*this); }
-Tensor Tensor::squeeze(int64_t dim) const { return ink::squeeze(*this, dim); }
+Tensor Tensor::squeeze(std::optional<int64_t> dim) const { return ink::squeeze(*this, dim); }
 Tensor Tensor::unsqueeze(int64_t dim) const { return ink::unsqueeze(*this, dim); }
 Tensor Tensor::expand(const Shape& sizes) const { return ink::expand(*this, sizes); }
 Tensor Tensor::select(int64_t dim, int64_t i) const { return ink::select(*this, dim, i); }
@@ -270,24 +269,28 @@ Tensor Tensor::any(const Shape& dims, bool keep) const { return ink::any(*this, 
 Tensor Tensor::all(const Shape& dims, bool keep) const { return ink::all(*this, dims, keep); }
 Tensor Tensor::amax(const Shape& dims, bool keep) const { return ink::amax(*this, dims, keep); }
 Tensor Tensor::amin(const Shape& dims, bool keep) const { return ink::amin(*this, dims, keep); }
-Tensor Tensor::var(const Shape& dims, Correction correction, bool keep) const {
+Tensor Tensor::var(const Shape& dims, NumberOf<double> correction, bool keep) const {
   return ink::var(*this, dims, correction, keep);
 }
-Tensor Tensor::std(const Shape& dims, Correction correction, bool keep) const {
+Tensor Tensor::std(const Shape& dims, NumberOf<double> correction, bool keep) const {
   return ink::std(*this, dims, correction, keep);
 }
 Tensor Tensor::logsumexp(const Shape& dims, bool keep) const {
   return ink::logsumexp(*this, dims, keep);
 }
-Tensor Tensor::norm(double p, const Shape& dims, bool keep) const {
+Tensor Tensor::norm(NumberOf<double> p, const Shape& dims, bool keep) const {
   return ink::norm(*this, p, dims, keep);
 }
 Tensor Tensor::max() const { return ink::max(*this); }
 Tensor Tensor::min() const { return ink::min(*this); }
 Tensor Tensor::max(const Tensor& other) const { return ink::maximum(*this, other); }
 Tensor Tensor::min(const Tensor& other) const { return ink::minimum(*this, other); }
-ValuesIndices Tensor::max(int64_t dim, bool keep) const { return ink::max(*this, dim, keep); }
-ValuesIndices Tensor::min(int64_t dim, bool keep) const { return ink::min(*this, dim, keep); }
+ValuesIndices Tensor::max(NumberOf<int64_t> dim, bool keep) const {
+  return ink::max(*this, dim, keep);
+}
+ValuesIndices Tensor::min(NumberOf<int64_t> dim, bool keep) const {
+  return ink::min(*this, dim, keep);
+}
 Tensor Tensor::argmax(std::optional<int64_t> dim, bool keep) const {
   return ink::argmax(*this, dim, keep);
 }

@@ -583,12 +583,33 @@ TEST(Typed, WhereTakesANumberBeyondTheDtype) {
 TEST(Typed, WhatDoesNotCompile) {
   EXPECT_FALSE((std::is_convertible_v<bool, Shape> || std::is_convertible_v<double, Shape>))
       << "mean(x, true), sum(x, 1.5)";
-  EXPECT_FALSE((std::is_convertible_v<bool, Correction>)) << "var(x, {1}, true)";
+  EXPECT_FALSE((std::is_convertible_v<bool, NumberOf<double>>)) << "var(x, {1}, true)";
+  EXPECT_FALSE((std::is_convertible_v<double, NumberOf<int64_t>>)) << "max(x, 1.5)";
   EXPECT_FALSE((std::is_convertible_v<bool, Index> || std::is_convertible_v<double, Index>));
   EXPECT_FALSE((std::is_convertible_v<const char*, Scalar>));
   EXPECT_TRUE((std::is_convertible_v<int, Shape> && std::is_convertible_v<size_t, Shape> &&
-               std::is_convertible_v<int, Correction> && std::is_convertible_v<float, Correction> &&
+               std::is_convertible_v<int, NumberOf<double>> &&
+               std::is_convertible_v<float, NumberOf<double>> &&
                std::is_convertible_v<Parameter, Index> && std::is_convertible_v<bool, Scalar>));
+}
+
+// Where options or a default may be meant, {} is not the number 0. tests/systems/short_errors.sh has
+// those that do not compile.
+TEST(Typed, EmptyBracesAreNoNumber) {
+  const Tensor logits = tensor({{1.0, 2.0, 3.0}, {0.0, 1.0, 0.0}}), targets = tensor({0, 1});
+  EXPECT_EQ(cross_entropy(logits, targets, {}).item(), cross_entropy(logits, targets).item());
+  EXPECT_EQ(ones({1, 3, 1}).squeeze({}).shape(), Shape{3});
+  EXPECT_EQ(squeeze(ones({1, 3, 1}), {}).shape(), Shape{3});
+}
+
+TEST(Typed, BitwiseAssignmentWritesAView) {
+  Tensor x = tensor({{true, true}, {false, true}}), y = arange(3);
+  x[0] &= tensor({false, true});
+  x.index({1}) |= true;
+  EXPECT_EQ(x.tolist(), (Values{0, 1, 1, 1}));
+  y[Slice(1)] ^= 3;
+  EXPECT_EQ(y.tolist(), (Values{0, 2, 1}));
+  EXPECT_THROW(x[tensor({0})] &= true, Error) << "a copy";
 }
 
 // ---- walks
