@@ -197,6 +197,7 @@ void detail::check_rows(const char* op, std::initializer_list<const Array*> arra
   const Array& y = **arrays.begin();
   for (const Array* x : arrays) {
     INK_CHECK(x->defined(), op, ": an array of rows is undefined");
+    INK_CHECK(x->dim() >= 1, op, ": expected rows, got a scalar");
     INK_CHECK(x->shape() == y.shape(), op, ": expected rows of ", y.shape(),
               ", as the result, got ", x->shape());
     const bool by_rows = x->dim() == 2 && (x->strides()[1] == 1 || x->size(1) == 1);

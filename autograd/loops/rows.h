@@ -107,7 +107,7 @@ void check_rows(const char* op, std::initializer_list<const Array*> arrays);
 /// that are not contiguous: an op calls contiguous() first, also for the gradient that it is given.
 template <class F, class... Inputs>
 void map_rows(const char* op, const F& f, Array& y, const Inputs&... x) {
-  detail::check_rows(op, {&y, &x...});
+  detail::check_rows(op, {&y, &static_cast<const Array&>(x)...});
   for_computed(op, y.dtype(), [&]<class C>(C) {
     const int64_t n = y.size(-1);
     const auto run = [&]<size_t... K>(std::index_sequence<K...>, const auto&... from) {

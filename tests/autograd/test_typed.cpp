@@ -652,13 +652,12 @@ TEST(Typed, PrintsAsPythonDoes) {
 // An op of one's own that forgets contiguous(), also for its gradient, reads no other memory.
 TEST(MapRows, RefusesWhatHasNoRows) {
   const auto twice = [](Tensor& y, const Tensor& x) {
-    Array out = y.array();
     map_rows(
         "twice",
         [](int64_t n, auto* to, const auto* from) {
           for (int64_t i = 0; i < n; ++i) to[i] = 2 * from[i];
         },
-        out, x.array());
+        y, x);
   };
   const Tensor x = arange(6, f32).view({2, 3});
   Tensor y = empty({3, 2});
@@ -672,6 +671,8 @@ TEST(MapRows, RefusesWhatHasNoRows) {
             "first");
   EXPECT_EQ(error_of([&] { twice(y, x); }),
             "twice: expected rows of (3, 2), as the result, got (2, 3)");
+  Tensor scalar = empty({});
+  EXPECT_EQ(error_of([&] { twice(scalar, ones({})); }), "twice: expected rows, got a scalar");
   twice(y, tensor({1, 2}, f32).expand({3, 2}));
   EXPECT_EQ(y.tolist(), std::vector<double>({2, 4, 2, 4, 2, 4})) << "rows may be one";
 }
