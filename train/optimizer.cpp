@@ -165,6 +165,8 @@ void Optimizer::step(const Tensor& loss, const Tensor& norm) {
   const NoGrad no_grad;
   std::vector<Tensor> grads;
   ParameterLists lists = lists_;
+  INK_CHECK(!loss.defined() || loss.is_floating(), name_, ": expected a floating loss, got ",
+            loss.dtype());
   check_gradients();
   for (const auto& entry : parameters_) {
     const Tensor g = entry.second.grad();
@@ -324,19 +326,22 @@ Adam::Adam(const std::vector<ParameterGroup>& groups, const AdamOptions& options
             {options.lr, options.beta1, options.beta2, options.eps, options.weight_decay,
              options.grad_clip}) {}
 
-// The kernel multiplies gradients by `clip`, so the decay is divided by it first.
+// The decay is added to clipped gradients, so that the kernel has none to clip.
 void Adam::update(ParameterLists& parameters, const OptimizerStep& step) {
   if (std::none_of(settings().begin(), settings().end(), [](auto& of) { return of.decay > 0; }))
     return AdamW::update(parameters, step);
   ParameterLists lists = parameters;
-  const Tensor decay = Tensor(parameters.decay) / Tensor(step.clip);
+  OptimizerStep clipped = step;
+  clipped.clip = ones({}, Tensor(step.clip).options());
+  const Tensor decay(parameters.decay);
   for (size_t i = 0; i < lists.grads.size(); ++i) {
     if (!lists.grads[i].defined()) continue;
     const Tensor p(lists.values[i]), share = decay.select(0, static_cast<int64_t>(i));
-    lists.grads[i] = Tensor(lists.grads[i]) + p * share.to(p.dtype());
+    const Tensor g = Tensor(lists.grads[i]) * Tensor(step.clip);  // of a scalar: f64
+    lists.grads[i] = g.to(p.dtype()) + p * share.to(p.dtype());
   }
   lists.decay = zeros_like(decay);
-  AdamW::update(lists, step);
+  AdamW::update(lists, clipped);
 }
 
 // ---- Lion

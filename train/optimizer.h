@@ -98,6 +98,7 @@ class Optimizer {
 
   /// Updates every parameter that has a gradient. If a gradient or the loss (any shape; may be left
   /// out) is not finite, the step is skipped: values, moments and step counts stay as they are.
+  /// (A GPU takes f64 whose squares overflow, beyond about 1e154, for not finite.)
   /// Gradients are not changed. Throws, and changes nothing, if a gradient's shape, dtype or device
   /// is not the parameter's. norm: f64 (), of the gradients of all processes, where each has some;
   /// left out, it is that of these gradients.

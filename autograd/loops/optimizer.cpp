@@ -2,6 +2,7 @@
 // pass over the memory and one parallel region for any number of tensors.
 #include <algorithm>
 #include <cmath>
+#include <type_traits>
 #include <vector>
 
 #include "autograd/base/parallel.h"
@@ -36,28 +37,30 @@ class Joined {
   std::vector<int64_t> ends_;
 };
 
-// Doubles hold the square of any float, and 32 sums at a time keep the adders busy.
+// The sum of (scale x)^2. Doubles hold the square of any float, so that only doubles are scaled, and
+// 32 sums at a time keep the adders busy.
 template <class T>
-double squares(const T* x, int64_t n) {
+double squares(const T* x, int64_t n, double scale = 1) {
+  const auto at = [=](int64_t i) {
+    const auto value = static_cast<double>(static_cast<compute_t<T>>(x[i]));
+    return std::is_same_v<T, double> ? scale * value : value;
+  };
   constexpr int64_t kLanes = 32, kAhead = 2048 / sizeof(T);
   double sums[kLanes] = {};
   int64_t i = 0;
   for (; i + kLanes <= n; i += kLanes) {
     __builtin_prefetch(x + i + kAhead);  // the processor's prefetcher stops at the end of a page
     __builtin_prefetch(x + i + kAhead + kLanes / 2);
-    for (int64_t k = 0; k < kLanes; ++k) {
-      const auto value = static_cast<double>(static_cast<compute_t<T>>(x[i + k]));
-      sums[k] += value * value;
-    }
+    for (int64_t k = 0; k < kLanes; ++k) sums[k] += at(i + k) * at(i + k);
   }
   double total = 0;
-  for (; i < n; ++i) total += static_cast<double>(x[i]) * static_cast<double>(x[i]);
+  for (; i < n; ++i) total += at(i) * at(i);
   for (double sum : sums) total += sum;
   return total;
 }
 
 // The same bits for any number of threads: blocks have a fixed size and are added up in order.
-double sum_of_squares(const Arrays& tensors) {
+double sum_of_squares(const Arrays& tensors, double scale) {
   constexpr int64_t kBlock = kNormBlock;
   const Joined all(tensors);
   std::vector<double> sums(static_cast<size_t>((all.size() + kBlock - 1) / kBlock));
@@ -66,8 +69,9 @@ double sum_of_squares(const Arrays& tensors) {
       double& sum = sums[static_cast<size_t>(block)];
       all.for_pieces(block * kBlock, std::min((block + 1) * kBlock, all.size()),
                      [&](size_t i, int64_t at, int64_t n) {
-                       for_float("gradient_norm", tensors[i].dtype(),
-                                 [&]<class T>(T) { sum += squares(tensors[i].data<T>() + at, n); });
+                       for_float("gradient_norm", tensors[i].dtype(), [&]<class T>(T) {
+                         sum += squares(tensors[i].data<T>() + at, n, scale);
+                       });
                      });
     }
   });
@@ -75,6 +79,18 @@ double sum_of_squares(const Arrays& tensors) {
   for (double sum : sums) total += sum;
   return total;
 }
+
+// The Euclidean norm. Doubles whose squares overflow are summed again, scaled.
+struct Norm {
+  double value;
+  bool finite;  // are the elements? The norm of finite ones may overflow
+  explicit Norm(const Arrays& tensors) {
+    double scale = 1, sum = sum_of_squares(tensors, scale);
+    if (std::isinf(sum)) sum = sum_of_squares(tensors, scale = 0x1p-600);
+    value = std::sqrt(sum) / scale;
+    finite = std::isfinite(sum);
+  }
+};
 
 // Counts the update, then calls f(i, rate, decay, at, n) in parallel for pieces of all parameters
 // that have a gradient, with the learning rate and the decay of parameter i. Pieces are so short
@@ -108,9 +124,9 @@ void write_copy(Array& copy, const T* values, int64_t at, int64_t n) {
 double sum_of_squares(const float* x, int64_t n) { return squares(x, n); }
 
 void gradient_norm(OptimizerStep step, const Arrays& grads, const Array& loss, double max_norm) {
-  const double norm = std::sqrt(sum_of_squares(grads));
-  const bool finite =
-      std::isfinite(norm) && (!loss.defined() || std::isfinite(sum_of_squares({loss})));
+  const Norm of_grads(grads);
+  const double norm = of_grads.value;
+  const bool finite = of_grads.finite && (!loss.defined() || Norm({loss}).finite);
   int64_t* skipped = step.skipped.mutable_data<int64_t>();
   skipped[0] += finite ? 0 : 1;
   skipped[1] = finite ? 0 : skipped[1] + 1;

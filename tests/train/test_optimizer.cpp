@@ -350,6 +350,42 @@ TEST(Optimizer, LargeGradientsAreFinite) {
   EXPECT_NEAR(a.tolist()[0], -1 / std::sqrt(3.0), 1e-6);
 }
 
+// Of f64 the squares overflow, too. A GPU skips such a step.
+TEST(Optimizer, LargeDoublesAreFinite) {
+  const FieldGuard on_cpu(&Context::default_device, cpu_device);
+  Tensor a = zeros({4}, f64).requires_grad_();
+  SGD optimizer(NamedTensors{{"a", a}}, {.lr = 1, .grad_clip = 1});
+  a.set_grad(full({4}, 1e155, f64));
+  optimizer.step(full({}, 1e160, f64));
+  EXPECT_NEAR(optimizer.status().grad_norm.item() / 2e155, 1, 1e-12);
+  EXPECT_NEAR(a.tolist()[0], -0.5, 1e-12);
+  a.set_grad(full({4}, 1e308, f64));
+  optimizer.step();
+  EXPECT_TRUE(optimizer.status().finite.item<bool>());
+  for (const double bad : {inf, -inf, std::nan("")}) {
+    optimizer.step(full({}, bad, f64));
+    EXPECT_FALSE(optimizer.status().finite.item<bool>());
+  }
+}
+
+// What is clipped is the gradient without the decay, which stays as large as the weight.
+TEST(Optimizer, AdamClipsLargeGradientsBesideADecay) {
+  Tensor a = ones({2}).requires_grad_();
+  Adam optimizer(NamedTensors{{"a", a}}, {.lr = 0.1, .weight_decay = 0.5, .grad_clip = 1});
+  a.set_grad(full({2}, 3e38));
+  optimizer.step();
+  EXPECT_NEAR(a.tolist()[0], 0.9, 1e-6);
+}
+
+TEST(Optimizer, RefusesALossOfIntegers) {
+  Tensor a = ones({2}).requires_grad_();
+  a.set_grad(ones({2}));
+  AdamW optimizer(NamedTensors{{"a", a}});
+  EXPECT_EQ(error_of([&] { optimizer.step(tensor(3)); }),
+            "AdamW: expected a floating loss, got int64");
+  EXPECT_EQ(a.tolist()[0], 1);
+}
+
 // Several tensors, some larger than a thread's grain, give the same bits on any number of threads.
 TEST(Optimizer, SameBitsOnAnyNumberOfThreads) {
   const auto run = [](int threads) {
