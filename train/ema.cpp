@@ -9,7 +9,8 @@ namespace ink {
 // A step of SGD with the rate 1 - decay, a weight decay of 1, and the negative weight for its
 // gradient: a - (1 - decay) (a - w).
 WeightAverage::WeightAverage(const std::vector<Tensor>& averages,
-                             const std::vector<Tensor>& weights, double decay) {
+                             const std::vector<Tensor>& weights, double decay)
+    : averages_(averages), weights_(weights) {
   INK_CHECK(decay >= 0 && decay < 1, "ema: expected a decay in [0, 1), got ", decay);
   INK_CHECK(averages.size() == weights.size() && !weights.empty(), "ema: expected an average of ",
             "each of ", weights.size(), " weights, got ", averages.size());
@@ -20,6 +21,8 @@ WeightAverage::WeightAverage(const std::vector<Tensor>& averages,
         averages[i].shape() == weights[i].shape() && averages[i].dtype() == weights[i].dtype(),
         "ema: expected an average of weight ", i, ", ", weights[i].shape(), " ", weights[i].dtype(),
         ", got ", averages[i].shape(), " ", averages[i].dtype());
+    INK_CHECK(weights[i].is_contiguous() && averages[i].is_contiguous(), "ema: weight ", i, ", ",
+              weights[i].shape(), ", or its average is a strided view; take a contiguous() copy");
     lists_.values.push_back(averages[i]);
     lists_.grads.push_back(weights[i]);
     lists_.rounded.emplace_back();
@@ -32,6 +35,12 @@ WeightAverage::WeightAverage(const std::vector<Tensor>& averages,
 }
 
 void WeightAverage::update(const Tensor& finite) {
+  for (size_t i = 0; i < weights_.size(); ++i)
+    INK_CHECK(averages_[i].storage() == lists_.values[i].storage() &&
+                  weights_[i].storage() == lists_.grads[i].storage(),
+              "ema: weight ", i,
+              " or its average has other memory than when the average was made; "
+              "convert a model before that");
   Arrays none;
   step_.finite = finite;
   kernel::sgd(lists_, none, step_, 0, false);

@@ -13,13 +13,14 @@ namespace ink {
 class WeightAverage {
  public:
   /// Both lists have the same shapes and dtypes, in the same order. Throws unless decay lies in
-  /// [0, 1).
+  /// [0, 1), and on strided memory.
   WeightAverage(const std::vector<Tensor>& averages, const std::vector<Tensor>& weights,
                 double decay);
-  /// finite: as in OptimizerStatus.
+  /// finite: as in OptimizerStatus. Throws if a tensor of the lists has other memory by now.
   void update(const Tensor& finite);
 
  private:
+  std::vector<Tensor> averages_, weights_;
   ParameterLists lists_;
   OptimizerStep step_;
 };

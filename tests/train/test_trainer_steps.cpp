@@ -16,6 +16,7 @@
 
 #include "autograd/memory/storage.h"
 #include "autograd/ops.h"
+#include "nn/linear.h"
 #include "tests/support/error_of.h"
 #include "tests/support/temp_files.h"
 #include "tests/support/test_device.h"
@@ -568,6 +569,20 @@ TEST(TrainerSteps, AverageOnlyWhatWasNotSkipped) {
             "ema: expected an average of weight 0, (3,) float32, got (2,) float32");
   EXPECT_EQ(error_of([&] { WeightAverage one({ones({3}, f64)}, weights, 0.5); }),
             "ema: expected an average of weight 0, (3,) float32, got (3,) float64");
+}
+
+TEST(TrainerSteps, TheAverageKnowsItsMemory) {
+  EXPECT_EQ(error_of([] {
+              WeightAverage one({ones({3, 2})}, {ones({2, 3}).T()}, 0.5);
+            }),
+            "ema: weight 0, (3, 2), or its average is a strided view; take a contiguous() copy");
+  Linear layer(2, 2), average(2, 2);
+  WeightAverage averages(average.parameters(), layer.parameters(), 0.5);
+  averages.update(ones({}, boolean));
+  layer.to(f64);
+  EXPECT_EQ(error_of([&] { averages.update(ones({}, boolean)); }),
+            "ema: weight 0 or its average has other memory than when the average was made; "
+            "convert a model before that");
 }
 
 }  // namespace
