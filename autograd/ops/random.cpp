@@ -18,8 +18,7 @@ Tensor in_memory_order(const Tensor& x) {
   for (int64_t d = 0; d < x.dim(); ++d) order.push_back(d);
   std::stable_sort(order.begin(), order.end(),
                    [&](int64_t a, int64_t b) { return x.strides()[a] > x.strides()[b]; });
-  const Tensor sorted = x.detach().permute(order);
-  return sorted.is_contiguous() ? sorted : x.detach();
+  return x.detach().permute(order);
 }
 
 // Overwrites x with what draw(pointer, n) writes: directly if x's memory allows it, else through a
@@ -67,9 +66,14 @@ Tensor uniform_(Tensor x, double from, double to, Generator& g) {
   });
 }
 
-// PyTorch fills bf16 block by block: the last 16 follow the last whole block, not all elements.
+// PyTorch draws one by one unless x is contiguous, and fills bf16 block by block: the last 16 follow
+// the last whole block, not all elements.
 Tensor normal_(Tensor x, double mean, double std, Generator& g) {
   return fill_from("normal_", x, [&](auto* out, int64_t n) {
+    if (!x.is_contiguous()) {
+      for (int64_t i = 0; i < n; ++i) normal_(out + i, 1, mean, std, g);
+      return;
+    }
     const int64_t whole = x.dtype() == bf16 && n > 16 ? n - n % 16 : n;
     normal_(out, whole, mean, std, g);
     if (whole < n) normal_(out + n - 16, 16, mean, std, g);

@@ -46,13 +46,26 @@ TEST(RandomTensor, LikesAndGeneratorsDrawTheSame) {
   EXPECT_EQ(g.get_state(), default_generator().get_state());
 }
 
-TEST(RandomTensor, AViewGetsTheValuesOfAContiguousTensor) {
+TEST(RandomTensor, AViewIsFilledInTheOrderOfItsMemory) {
   Generator a(3), b(3);
   Tensor whole = zeros({4, 10}), block = whole.narrow(1, 2, 5).transpose(0, 1),
-         plain = empty({5, 4});
-  normal_(block, 1, 2, a);
-  EXPECT_EQ(block.tolist(), normal_(plain, 1, 2, b).tolist());
+         plain = empty({4, 5});
+  uniform_(block, 1, 2, a);
+  EXPECT_EQ(block.T().tolist(), uniform_(plain, 1, 2, b).tolist());
   EXPECT_EQ(whole.select(1, 0).tolist(), (Values{0, 0, 0, 0}));
+}
+
+// torch.manual_seed(0); x = torch.zeros(4, 8)[:, :5]; x.normal_(2, .5); x[0], torch.randn(2)
+TEST(RandomTensor, NormalNumbersOfAViewAreDrawnOneByOne) {
+  Generator g(0);
+  Tensor x = zeros({4, 8}).narrow(1, 0, 5), turned = zeros({4, 8}).T();
+  EXPECT_EQ(normal_(x, 2, 0.5, g)[0].tolist(),
+            (Values{2.770498037338257, 1.853285551071167, 0.9106053113937378, 2.2842156887054443,
+                    1.4577388763427734}));
+  EXPECT_EQ(randn({2}, f32, g).tolist(), (Values{0.3703935444355011, 1.4565025568008423}));
+  manual_seed(0);
+  EXPECT_EQ(normal_(turned).T()[0].narrow(0, 0, 2).tolist(),
+            (Values{1.5409960746765137, -0.293428897857666}));
 }
 
 TEST(RandomTensor, HalfPrecisionIsRoundedSinglePrecision) {
