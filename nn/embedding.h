@@ -21,7 +21,7 @@ struct Embedding : Module {
   Embedding(int64_t num, int64_t dim, std::optional<int64_t> padding = {})
       : num_embeddings(num),
         embedding_dim(dim),
-        padding_idx(padding),
+        padding_idx(padding && *padding < 0 ? *padding + num : padding),
         weight(empty(
             {detail::checked_size("Embedding", num), detail::checked_size("Embedding", dim)})) {
     INK_CHECK(!padding || (-num <= *padding && *padding < num),

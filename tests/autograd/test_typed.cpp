@@ -369,7 +369,7 @@ TEST(Typed, EmbeddingWithPadding) {
   EXPECT_EQ(values(table.weight[4]), (Values{0, 0, 0}));
   table(tensor({{0, 4}, {4, 1}})).sum().backward();
   EXPECT_EQ(values(table.weight.grad().sum(1)), (Values{3, 3, 0, 0, 0}));
-  EXPECT_EQ(table.extra_repr(), "5, 3, padding_idx=-1");
+  EXPECT_EQ(table.extra_repr(), "5, 3, padding_idx=4");
   EXPECT_THROW(Embedding(5, 3, 5), Error);
 }
 
