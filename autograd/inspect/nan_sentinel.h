@@ -1,4 +1,5 @@
-// NanSentinel: names the first op whose value or gradient is not finite.
+// NanSentinel: names the first op whose value or gradient is not finite. It sees ops that a graph
+// records: under NoGrad, or where no input requires grad, it sees none.
 #pragma once
 
 #include <cmath>
@@ -17,7 +18,7 @@ namespace ink {
 ///   std::cout << sentinel.first();      // "the backward of softmax (output (12, 4, 64, 64))"
 class NanSentinel : public Observer {
  public:
-  /// The first op with a non-finite value or gradient; empty if there was none.
+  /// The first recorded op with a non-finite value or gradient; empty if there was none.
   const std::string& first() const { return first_; }
 
   void op(const char* name, const std::vector<Tensor>& /*inputs*/,

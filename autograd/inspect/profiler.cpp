@@ -1,6 +1,7 @@
 #include "autograd/inspect/profiler.h"
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
 #include <string_view>
 
 #include "autograd/base/text.h"
@@ -231,9 +232,10 @@ void Profiler::save_trace(const std::filesystem::path& file) const {
   std::vector<Event> all = spans();
   all.insert(all.end(), events_.begin(), events_.end());
   for (const Event& event : all) {
-    json << R"({"name":")" << event.name << R"(","cat":")" << event.phase
-         << R"(","ph":"X","pid":1,"tid":)" << event.thread << R"(,"ts":)"
-         << microseconds(event.begin - made_) << R"(,"dur":)"
+    const std::string name =
+        nlohmann::json(event.name).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+    json << R"({"name":)" << name << R"(,"cat":")" << event.phase << R"(","ph":"X","pid":1,"tid":)"
+         << event.thread << R"(,"ts":)" << microseconds(event.begin - made_) << R"(,"dur":)"
          << microseconds(event.end - event.begin) << R"(,"args":{"bytes_read":)"
          << event.work.bytes_read << R"(,"bytes_written":)" << event.work.bytes_written
          << R"(,"flops":)" << event.work.flops << "}},\n";

@@ -4,6 +4,7 @@
 #include <array>
 #include <map>
 #include <optional>
+#include <random>
 #include <sstream>
 #include <string>
 #include <tuple>
@@ -271,6 +272,12 @@ TEST(Gradcheck, TriesUndefinedGradients) {
             0u);
 }
 
+TEST(Gradcheck, SaysThatAFunctionDoesNotRepeatItself) {
+  std::mt19937 own(1);
+  expect_named([&](const Inputs& in) { return exp(in[0]) * (own() % 7); }, {leaf({3})},
+               "the function gives other values when it is called again");
+}
+
 TEST(Gradcheck, SaysWhereThereIsNoDerivative) {
   const auto at = [](const std::vector<double>& values) {
     return from_vector(values, {static_cast<int64_t>(values.size())}).requires_grad_();
@@ -280,6 +287,9 @@ TEST(Gradcheck, SaysWhereThereIsNoDerivative) {
                "input 0 (2,) [1]" + kink);
   expect_named([](const Inputs& in) { return max(in[0], 0).values; }, {at({3, 1, 3})},
                "input 0 (3,) [0]" + kink);
+  expect_named([](const Inputs& in) { return sort(in[0]).values * arange(4, f64); },
+               {at({1, 1, 1, 1})},
+               "each op that ran is right by itself; no derivative at sort (4,)");
   const GradcheckReport root = gradcheck([](const Inputs& in) { return sqrt(in[0]); }, {at({0})});
   EXPECT_NE(root.note.find("no derivative there, or none within eps = 1e-06; check another point"),
             std::string::npos)

@@ -145,6 +145,25 @@ TEST(Profiler, TraceIsOfTheEventsWhileItWasOn) {
   for (const json& event : trace) EXPECT_NE(event.at("name"), "exp");
 }
 
+TEST(Profiler, TraceHasNamesWithQuotes) {
+  const TempFolder folder;
+  Profiler profiler;
+  profiler.trace(true);
+  profiler.group_by([](const Node&) { return "h.\"0\""; });
+  const Tensor x = ones({2}).requires_grad_();
+  {
+    const Observe observe(profiler);
+    profiler.start();
+    record("own \"op\"", {x}, x.detach() * 1, [](const Tensor& dy) -> Grads { return {dy}; });
+    profiler.span("epoch \\ \"1\"\n");
+  }
+  profiler.save_trace(folder / "trace.json");
+  std::set<std::string> names;
+  for (const json& event : read_json(folder / "trace.json")) names.insert(event.at("name"));
+  for (const char* name : {"own \"op\"", "h.\"0\"", "epoch \\ \"1\"\n"})
+    EXPECT_TRUE(names.count(name)) << name;
+}
+
 TEST(Profiler, SeveralThreadsAtOnce) {
   const TempFolder folder;
   Profiler profiler;
