@@ -7,10 +7,10 @@
 //   for (const ProfileRow& row : profiler.rows()) std::cout << row.name << ...;
 //
 // An op's time is the time since the thread's last event: the op itself, and the little code before
-// it. So the times of one thread add up to wall-clock time. Only ops that a graph records have rows:
-// those that ran inside others count as part of these, and under NoGrad, or where no input requires
-// grad, there are none. Ops that checkpoint runs again count as forward. Without an observer nothing
-// here runs, and ops are no slower.
+// it. So the times of one thread add up to wall-clock time. Only ops that a graph records have
+// rows: those that ran inside others count as part of these, and under NoGrad, or where no input
+// requires grad, there are none. Ops that checkpoint runs again count as forward. Without an
+// observer nothing here runs, and ops are no slower.
 #pragma once
 
 #include <chrono>
@@ -61,7 +61,8 @@ class Profiler : public Observer {
   /// span around its events. It is called when the op, or its vjp, has run.
   void group_by(std::function<std::string(const Node& node)> scope) { scope_ = std::move(scope); }
 
-  /// All recorded ops so far, those with the longest times first. "sum gradients" is the walk's own work.
+  /// All recorded ops so far, those with the longest times first. "sum gradients" is the walk's own
+  /// work.
   std::vector<ProfileRow> rows() const;
   /// Writes the kept events in Chrome's trace format, a JSON array, which Perfetto shows. Times are
   /// in microseconds since the profiler was made. The file appears whole or not at all.

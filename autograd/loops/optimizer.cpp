@@ -37,8 +37,8 @@ class Joined {
   std::vector<int64_t> ends_;
 };
 
-// The sum of (scale x)^2. Doubles hold the square of any float, so that only doubles are scaled, and
-// 32 sums at a time keep the adders busy.
+// The sum of (scale x)^2. Doubles hold the square of any float, so that only doubles are scaled. 32
+// sums at a time keep the adders busy.
 template <class T>
 double squares(const T* x, int64_t n, double scale = 1) {
   const auto at = [=](int64_t i) {

@@ -66,7 +66,7 @@ Tensor uniform_(Tensor x, double from, double to, Generator& g) {
   });
 }
 
-// PyTorch draws one by one unless x is contiguous, and fills bf16 block by block: the last 16 follow
+// PyTorch draws one by one unless x is contiguous. It fills bf16 block by block: the last 16 follow
 // the last whole block, not all elements.
 Tensor normal_(Tensor x, double mean, double std, Generator& g) {
   return fill_from("normal_", x, [&](auto* out, int64_t n) {

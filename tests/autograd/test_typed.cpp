@@ -593,8 +593,8 @@ TEST(Typed, WhatDoesNotCompile) {
                std::is_convertible_v<Parameter, Index> && std::is_convertible_v<bool, Scalar>));
 }
 
-// Where options or a default may be meant, {} is not the number 0. tests/systems/short_errors.sh has
-// those that do not compile.
+// Where options or a default may be meant, {} is not the number 0. What does not compile is in
+// tests/systems/short_errors.sh.
 TEST(Typed, EmptyBracesAreNoNumber) {
   const Tensor logits = tensor({{1.0, 2.0, 3.0}, {0.0, 1.0, 0.0}}), targets = tensor({0, 1});
   EXPECT_EQ(cross_entropy(logits, targets, {}).item(), cross_entropy(logits, targets).item());
