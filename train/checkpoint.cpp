@@ -116,33 +116,67 @@ LoadedCheckpoint load_folder(const fs::path& folder, Parts parts) {
   return loaded;
 }
 
-// Did a save write the folder? It contains nothing but such files, and not alone those that other
-// programs write under the same names. A save that was cut short leaves any of them in NAME.tmp.
-bool is_ours(const fs::path& folder) {
-  if (fs::is_symlink(folder) || !fs::is_directory(folder)) return false;
-  bool empty = true;
+// What is in a folder and no file of a save, by name: a note, or what Jupyter and the Finder leave.
+std::vector<fs::path> strangers(const fs::path& folder) {
+  std::vector<fs::path> found;
   for (const fs::directory_entry& entry : fs::directory_iterator(folder)) {
-    empty = false;
     fs::path file = entry.path().filename();
     if (file.extension() == ".tmp") file.replace_extension();
     if (file != kConfig && file != kState && file != kModel && file != kOptimizer &&
         file != kAverage)
-      return false;
+      found.push_back(entry.path());
   }
-  if (!fs::exists(folder / kState))
-    return empty || folder.extension() == ".tmp" || fs::exists(folder / kOptimizer);
+  std::sort(found.begin(), found.end());
+  return found;
+}
+
+bool is_hidden(const fs::path& path) { return path.filename().string()[0] == '.'; }
+
+// The first that is not hidden; an empty path where there is none.
+fs::path visible_stranger(const fs::path& folder) {
+  if (!fs::is_directory(folder)) return {};
+  for (const fs::path& stranger : strangers(folder))
+    if (!is_hidden(stranger)) return stranger;
+  return {};
+}
+
+// Did a save write the folder? What other programs write under the same names is not ours. A save
+// that was cut short leaves any of its files in NAME.tmp. Only beside a state.json of ours may
+// something stand that is not hidden: a save keeps it.
+bool is_ours(const fs::path& folder) {
+  if (fs::is_symlink(folder) || !fs::is_directory(folder)) return false;
+  const bool alone = visible_stranger(folder).empty();
+  if (!fs::exists(folder / kState)) {
+    const bool empty = std::all_of(fs::directory_iterator(folder), {},
+                                   [](const auto& entry) { return is_hidden(entry.path()); });
+    return alone && (empty || folder.extension() == ".tmp" || fs::exists(folder / kOptimizer));
+  }
   try {
     const Json state = read_json(folder / kState);
-    return state.contains("checksum") || state.contains("files");
+    return alone ? state.contains("checksum") || state.contains("files")
+                 : state.contains("checksum") && state.contains("format");
   } catch (const Error&) {
-    return true;  // damaged
+    return alone;  // damaged
   }
 }
 
-// state.json is the last to go: what is left of a removal that is cut short is still ours.
+// Removes what a save wrote. state.json is the last to go: what is left of a removal that is cut
+// short is still ours.
 void remove_folder(const fs::path& folder) {
-  for (const char* file : {kConfig, kModel, kOptimizer, kAverage}) fs::remove(folder / file);
-  fs::remove_all(folder);
+  for (const std::string file : {kConfig, kModel, kOptimizer, kAverage, kState})
+    for (const char* ending : {".tmp", ""}) fs::remove_all(folder / (file + ending));
+  if (fs::is_directory(folder) && fs::is_empty(folder)) fs::remove(folder);
+}
+
+// Moves what no save wrote to the folder that takes the place of this one.
+void carry_over(const fs::path& from, const fs::path& to) {
+  if (!fs::is_directory(from)) return;
+  for (const fs::path& stranger : strangers(from)) {
+    fs::path name = to / stranger.filename();
+    for (int i = 1; fs::exists(fs::symlink_status(name)); ++i)
+      name = to / detail::joined({stranger.filename().string(), ".", i});
+    fs::rename(stranger, name);
+  }
 }
 
 // Was the folder written to its end? Whoever reads it compares the checksums.
@@ -173,25 +207,41 @@ std::array<fs::path, 3> candidates(const fs::path& out_dir, const std::string& n
 
 void check_replaceable(const fs::path& out_dir, const std::string& name) {
   for (const fs::path& folder : candidates(out_dir, name)) {
-    INK_CHECK(
-        file_operation([&] { return !fs::exists(fs::symlink_status(folder)) || is_ours(folder); }),
-        folder.string(),
-        ": is not a checkpoint of inkling, and a save would replace it; move it "
-        "away, or choose another out_dir");
+    file_operation([&] {
+      if (!fs::exists(fs::symlink_status(folder)) || is_ours(folder)) return;
+      const fs::path stranger = fs::is_symlink(folder) ? fs::path() : visible_stranger(folder);
+      if (!stranger.empty() && checkpoint_exists(out_dir, name))
+        detail::fail({stranger.string(), ": is not of a checkpoint of inkling, and a save would "
+                      "replace it; move it away, or choose another out_dir"});
+      detail::fail({folder.string(), ": is not a checkpoint of inkling, and a save would replace "
+                    "it; move it away, or choose another out_dir"});
+    });
   }
 }
 
-void delete_checkpoint(const fs::path& out_dir, const std::string& name) {
+void check_deletable(const fs::path& out_dir, const std::string& name) {
   check_replaceable(out_dir, name);
+  file_operation([&] {
+    for (const fs::path& folder : candidates(out_dir, name))
+      if (const fs::path stranger = visible_stranger(folder); !stranger.empty())
+        detail::fail({stranger.string(), ": is in the checkpoint that would be deleted, and not "
+                      "of it; move it away"});
+  });
+}
+
+void delete_checkpoint(const fs::path& out_dir, const std::string& name) {
+  check_deletable(out_dir, name);
   file_operation([&] {
     for (const fs::path& folder : candidates(out_dir, name)) remove_folder(folder);
   });
 }
 
 // The last steps of a save, when NAME.tmp is whole. Its name is on the disk before the oldest
-// checkpoint is deleted.
+// checkpoint is deleted. What else stood in the older ones stands beside the newest.
 static void put_in_place(const fs::path& out_dir, const std::string& name) {
   const auto [folder, fresh, previous] = candidates(out_dir, name);
+  carry_over(previous, fresh);
+  carry_over(folder, fresh);
   sync_folder(out_dir);
   if (is_there(folder)) {
     remove_folder(previous);
@@ -208,7 +258,7 @@ std::string save_checkpoint(const fs::path& out_dir, const std::string& name,
   file_operation([&] {
     fs::create_directories(out_dir);
     if (is_complete(fresh)) put_in_place(out_dir, name);
-    fs::remove_all(fresh);
+    remove_folder(fresh);
     fs::create_directory(fresh);
   });
   write_json(fresh / kConfig, checkpoint.config);

@@ -50,11 +50,17 @@ class NotDamaged : public Error {
 };
 
 /// Throws if a save would replace something that is not a checkpoint of inkling: a file, a folder
-/// that contains anything else, or the weights of another program (config.json and
-/// model.safetensors alone). A checkpoint that is damaged may be replaced.
+/// of other things, or the weights of another program (config.json and model.safetensors alone). A
+/// checkpoint that is damaged may be replaced. Other files in a checkpoint are no reason: a save
+/// moves them along.
 void check_replaceable(const std::filesystem::path& out_dir, const std::string& name);
 
-/// Deletes the checkpoint, and the one before. Throws as check_replaceable does.
+/// Throws as check_replaceable does, and if the checkpoint contains a file that no save wrote and
+/// that is not hidden.
+void check_deletable(const std::filesystem::path& out_dir, const std::string& name);
+
+/// Deletes the checkpoint, and the one before, but no hidden files of others in them. Throws as
+/// check_deletable does.
 void delete_checkpoint(const std::filesystem::path& out_dir, const std::string& name);
 
 /// Saves it as out_dir/name; the older one stays as out_dir/name.prev. Makes out_dir. Throws,

@@ -339,13 +339,42 @@ TEST_F(CheckpointTest, ASaveFinishesTheOneBefore) {
   EXPECT_EQ(number_of(load_checkpoint(out.path(), "ckpt.prev")), 2);
 }
 
-TEST_F(CheckpointTest, ReplacesOnlyWhatItWrote) {
+// Jupyter and the Finder leave hidden files, and people notes: each save moves them along.
+TEST_F(CheckpointTest, KeepsWhatItDidNotWrite) {
   save(1);
-  std::ofstream(out / "ckpt/notes.txt") << "mine";
-  EXPECT_NE(error_of([&] { save(2); }).find("ckpt: is not a checkpoint of inkling"),
-            std::string::npos);
-  EXPECT_EQ(load(), 1);
-  EXPECT_TRUE(std::filesystem::exists(out / "ckpt/notes.txt"));
+  save(2);
+  out.write("ckpt/notes.txt", "mine");
+  out.write("ckpt/.DS_Store", "of the Finder");
+  out.write("ckpt.prev/notes.txt", "older");
+  fs::create_directory(out / "ckpt/.ipynb_checkpoints");
+  for (const int number : {3, 4, 5}) {
+    save(number);
+    EXPECT_EQ(load(), number);
+    EXPECT_EQ(read_file(out / "ckpt/.DS_Store"), "of the Finder");
+    EXPECT_EQ(read_file(out / "ckpt/notes.txt") + read_file(out / "ckpt/notes.txt.1"), "oldermine");
+    EXPECT_TRUE(fs::is_directory(out / "ckpt/.ipynb_checkpoints"));
+    EXPECT_FALSE(fs::exists(out / "ckpt.prev/.DS_Store"));
+  }
+  EXPECT_EQ(plain(error_of([&] { delete_checkpoint(out.path(), "ckpt"); })),
+            "OUT/ckpt/notes.txt: is in the checkpoint that would be deleted, and not of it; move "
+            "it away");
+  EXPECT_EQ(load(), 5);
+  for (const char* note : {"notes.txt", "notes.txt.1"}) fs::remove(out / "ckpt" / note);
+  delete_checkpoint(out.path(), "ckpt");
+  EXPECT_EQ(read_file(out / "ckpt/.DS_Store"), "of the Finder");
+  save(6);  // there is no state.json that tells that the folder is ours
+  EXPECT_EQ(load(), 6);
+  EXPECT_EQ(read_file(out / "ckpt/.DS_Store"), "of the Finder");
+}
+
+TEST_F(CheckpointTest, ReplacesNoOtherFolder) {
+  fs::create_directory(out / "ckpt");
+  out.write("ckpt/state.json", "{\"files\": 3}");
+  out.write("ckpt/notes.txt", "mine");
+  EXPECT_EQ(plain(error_of([&] { save(2); })),
+            "OUT/ckpt/notes.txt: is not of a checkpoint of inkling, and a save would replace it; "
+            "move it away, or choose another out_dir");
+  EXPECT_EQ(read_file(out / "ckpt/notes.txt"), "mine");
 }
 
 // Hugging Face's folders have files of the same names.
