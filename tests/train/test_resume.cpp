@@ -51,7 +51,8 @@ TEST_F(Resume, BestIsMeasuredOnWhatTheRunMeasures) {
   EXPECT_NE(run_program("eval --out_dir " + path("out")).out.find("hard.txt"), std::string::npos);
   int steps = 202;
   for (const std::string other :
-       {"--eval_iters 7", "--seed 8", "--batch_size 3", "--val_fraction 0.3", "--eval_iters 0"}) {
+       {"--eval_iters 7", "--seed 8", "--batch_size 3", "--val_fraction 0.3 --data_changed",
+        "--eval_iters 0"}) {
     const std::string set = best()["validation_set"];
     EXPECT_NE(resume(++steps, other).err.find("is not compared"), std::string::npos) << other;
     EXPECT_NE(best()["validation_set"], set) << other;
@@ -88,12 +89,14 @@ TEST_F(Resume, StepsThatAreDoneStay) {
     expect_error("inkling train --init_from resume --max_iters 30 " + setting + out, 2,
                  "; leave the option out");
   EXPECT_EQ(state(), before);
-  for (const char* more : {"", " --max_iters 20 --final_eval off"}) {
+  const std::string saved = read_file(path("out/ckpt/config.json"));
+  for (const char* more : {"", " --max_iters 20 --final_eval off", " --learning_rate 0.1"}) {
     const Ran again = run_shell("inkling train --init_from resume" + out + more);
     EXPECT_EQ(again.code, 0) << again.err;
     EXPECT_NE(again.out.find("has all its 20 steps"), std::string::npos) << again.out;
     EXPECT_EQ(again.out.find("Trained in"), std::string::npos) << again.out;
     EXPECT_EQ(state(), before) << more;
+    EXPECT_EQ(read_file(path("out/ckpt/config.json")), saved) << more;
   }
 }
 

@@ -467,7 +467,8 @@ class TrainRun {
   }
 
   int finish() {
-    save();  // what follows takes long
+    const bool had_all = config_.init_from == "resume" && first_step_ == config_.max_iters;
+    if (!had_all) save();  // what follows takes long
     if (config_.final_eval == "off") {
       console_.line(fmt::format(
           "no evaluation after the last step (final_eval off); to evaluate: {}", eval_typed()));
@@ -477,7 +478,6 @@ class TrainRun {
     show_sample();
     page_.tell_findings(RunState::finished, told_overfitting_);
     page_.write(RunState::finished);
-    const bool had_all = config_.init_from == "resume" && first_step_ == config_.max_iters;
     const std::string done =
         had_all ? fmt::format("{} has all its {} steps; --max_iters trains it longer",
                               config_.out_dir, first_step_)
