@@ -160,6 +160,8 @@ TEST_F(Runs, OtherDataAreRefused) {
   std::ofstream(path("a.txt")) << text + text;
   expect_error(resume(""), 1, "was trained on 1472 bytes with CRC-64 ");
   EXPECT_EQ(run_shell(resume("--max_iters 30 --data " + path("same.txt"))).code, 0);
+  expect_error(resume("--max_iters 40 --val_fraction 0.9 --data " + path("same.txt")), 1,
+               "has val_fraction 0.1, got 0.9, with which it would validate on other text");
   EXPECT_EQ(run_shell(resume("--max_iters 35 --data_changed --data " + path("other.txt"))).code, 0);
 }
 
@@ -212,6 +214,69 @@ TEST_F(Runs, WhatIsNotOursIsNotTouched) {
   fs::create_directories(path("c"));
   ASSERT_EQ(mkfifo(path("c/metrics.jsonl").c_str(), 0600), 0);
   expect_error(train("--overwrite --out_dir " + path("c")), 1, "metrics.jsonl");
+}
+
+// Jupyter's folder and a person's note do not end a run at its next save, and stay.
+TEST_F(Runs, WhatStandsInACheckpointDoesNotEndTheRun) {
+  ASSERT_EQ(run_shell(train("--out_dir " + path("out"))).code, 0);
+  fs::create_directories(path("out/ckpt/.ipynb_checkpoints"));
+  std::ofstream(path("out/ckpt/tok.json")) << "mine";
+  const Ran more = run_shell(train("--init_from resume --max_iters 25 --out_dir " + path("out")));
+  EXPECT_EQ(more.code, 0) << more.err;
+  expect_error(train("--overwrite --out_dir " + path("out")), 1,
+               "out/ckpt/tok.json: is in the checkpoint that would be deleted");
+  EXPECT_EQ(read_file(path("out/ckpt/tok.json")), "mine");
+  EXPECT_TRUE(fs::exists(path("out/ckpt/.ipynb_checkpoints")));
+  EXPECT_EQ(run_shell("inkling info --out_dir " + path("out")).code, 0);
+}
+
+TEST_F(Runs, ARunIsNotPutIntoTheCheckpointOfAnother) {
+  ASSERT_EQ(run_shell(train("--out_dir " + path("out"))).code, 0);
+  for (const char* name : {"out/ckpt", "out/ckpt/", "out/best", "out/samples"})
+    expect_error(train("--init_from " + path("out") + " --out_dir " + path(name)), 2,
+                 "is of the run in " + path("out") + "; name that folder, or another");
+  EXPECT_FALSE(fs::exists(path("out/ckpt/metrics.jsonl")));
+}
+
+TEST_F(Runs, WhatARunReadsIsNotReplacedOrMovedAside) {
+  const std::string in = " --sample_interval 10 --out_dir " + path("out"),
+                    sample = path("out/samples/step_000010.txt");
+  std::string text = "What the run was trained on, again and again. ";
+  for (int i = 0; i < 5; ++i) text += text;
+  std::ofstream(path("a.txt")) << text;
+  ASSERT_EQ(run_shell(train("--data " + path("a.txt") + in)).code, 0);
+  std::ofstream(sample) << text;
+  for (const std::string& data : {"--data " + sample, "--data " + path("out/samples"),
+                                 "--data " + path("a.txt") + " --val_data " + sample})
+    expect_error(train(data + " --overwrite" + in), 2,
+                 sample + " is in " + path("out") + ", where the run would replace it");
+  EXPECT_EQ(read_file(sample), text);
+  EXPECT_TRUE(fs::exists(path("out/ckpt")));
+
+  std::ofstream(path("out/a.txt")) << text;  // the folder of its own is the default one here
+  const Ran again = run_shell("cd " + path(".") + "; " + train("--data out/a.txt"));
+  EXPECT_EQ(again.code, 2);
+  EXPECT_NE(again.err.find("--data: out/a.txt is in out, which would be moved aside"),
+            std::string::npos)
+      << again.err;
+  EXPECT_TRUE(fs::exists(path("out/a.txt")));
+  EXPECT_EQ(run_shell(train("--overwrite --data " + path("out/a.txt") + in)).code, 0);
+}
+
+// The second run is where the first was: on the disk to which the link leads.
+TEST_F(Runs, ALinkToADiskStays) {
+  fs::create_directories(path("disk/out"));
+  fs::create_symlink(path("disk/out"), path("out"));
+  const std::string here = "cd " + path(".") + "; ";
+  ASSERT_EQ(run_shell(here + train("")).code, 0);
+  const Ran again = run_shell(here + train(""));
+  EXPECT_EQ(again.code, 0) << again.err;
+  EXPECT_NE(again.out.find("The run that was in out is in " +
+                           fs::canonical(path("disk")).string() + "/out.1 now"),
+            std::string::npos)
+      << again.out;
+  EXPECT_TRUE(fs::is_symlink(path("out")));
+  EXPECT_TRUE(fs::exists(path("disk/out/ckpt")) && fs::exists(path("disk/out.1/ckpt")));
 }
 
 // What a checkpoint says is read with errors that name the field, and the one before is tried.

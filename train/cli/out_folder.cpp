@@ -117,6 +117,27 @@ fs::path place_aside(const fs::path& folder) {
   }
 }
 
+// A path from a folder on; it begins with ".." where it is not in it. What is wrong with a name is
+// said where it is opened.
+fs::path within(const fs::path& folder, const fs::path& file) {
+  std::error_code ignored;
+  const auto whole = [&](const fs::path& path) {
+    return fs::weakly_canonical(fs::absolute(path, ignored), ignored);
+  };
+  return whole(file).lexically_relative(whole(folder));
+}
+
+// Is it a file or folder that a run in out_dir keeps for itself, or in such a folder?
+bool is_of_run(const fs::path& out_dir, const fs::path& file) {
+  const fs::path path = within(out_dir, file);
+  const std::string first = path.empty() ? "" : path.begin()->string();
+  bool taken = first == kLock || first == kMetricsFile || first == kSamples;
+  for (const ReportFile& own : kReportFiles) taken = taken || first == own.name;
+  for (const std::string name : kCheckpoints)
+    taken = taken || first == name || first == name + ".prev" || first == name + ".tmp";
+  return taken;
+}
+
 void delete_run(const fs::path& folder) {
   for (const char* name : kCheckpoints) delete_checkpoint(folder, name);
   // Anything else of this name is not inkling's.
@@ -139,18 +160,7 @@ void check_is_report(const fs::path& file, const char* what_to_do) {
 }
 
 void check_not_of_run(const char* option, const fs::path& out_dir, const fs::path& file) {
-  if (file.empty() || file == "-") return;
-  std::error_code error;  // ignored: if something is wrong with a name, opening it says what
-  const auto whole = [&](const fs::path& path) {
-    return fs::weakly_canonical(fs::absolute(path, error), error);
-  };
-  const fs::path within = whole(file).lexically_relative(whole(out_dir));
-  const std::string first = within.empty() ? "" : within.begin()->string();
-  bool taken = first == kLock || first == kMetricsFile || first == kSamples;
-  for (const ReportFile& own : kReportFiles) taken = taken || first == own.name;
-  for (const std::string name : kCheckpoints)
-    taken = taken || first == name || first == name + ".prev" || first == name + ".tmp";
-  if (taken)
+  if (!file.empty() && file != "-" && is_of_run(out_dir, file))
     throw UsageError(std::string(option) + ": the run keeps a file or folder of its own at " +
                      file.string() + "; choose another name");
 }
@@ -169,7 +179,11 @@ bool is_locked(const fs::path& out_dir) {
 }
 
 OutFolder::OutFolder(const TrainConfig& config, bool named, bool overwrite)
-    : folder_(config.out_dir), overwrite_(overwrite) {
+    : folder_((fs::path(config.out_dir) / "").parent_path()), overwrite_(overwrite) {
+  const fs::path parent = folder_.has_parent_path() ? folder_.parent_path() : ".";
+  if (is_of_run(parent, folder_) && holds_run(parent))
+    throw UsageError("--out_dir: " + folder_.string() + " is of the run in " + parent.string() +
+                     "; name that folder, or another");
   lock();
   try {
     for (const char* name : kCheckpoints) check_replaceable(folder_, name);
@@ -177,6 +191,8 @@ OutFolder::OutFolder(const TrainConfig& config, bool named, bool overwrite)
     check_sample_folder(folder_);
     holds_old_run_ = config.init_from != "resume" && holds_run(folder_);
     if (holds_old_run_ && named && !overwrite) throw Error(refusal(folder_));
+    if (holds_old_run_ && overwrite)
+      for (const char* name : kCheckpoints) check_deletable(folder_, name);
   } catch (...) {
     unlock();
     throw;
@@ -185,12 +201,26 @@ OutFolder::OutFolder(const TrainConfig& config, bool named, bool overwrite)
 
 OutFolder::~OutFolder() { unlock(); }
 
+void OutFolder::check_not_read(const char* option, const std::vector<fs::path>& files) const {
+  for (const fs::path& file : files) {
+    const fs::path path = within(folder_, file);
+    const std::string begin = fmt::format("{}: {} is in {}", option, file.string(), folder_.string());
+    if (is_of_run(folder_, file))
+      throw UsageError(begin + ", where the run would replace it; copy it to another place");
+    if (holds_old_run_ && !overwrite_ && !path.empty() && *path.begin() != "..")
+      throw UsageError(begin + ", which would be moved aside with the run that it holds; move the "
+                       "file elsewhere, or name another --out_dir");
+  }
+}
+
 void OutFolder::make_room(Console& console) {
   if (holds_old_run_ && overwrite_) {
     file_operation([&] { delete_run(folder_); });
   } else if (holds_old_run_) {
-    const fs::path aside = place_aside(folder_);
-    file_operation([&] { fs::rename(folder_, aside); });
+    // A link stays, and so does the disk that it leads to.
+    const fs::path place = fs::is_symlink(folder_) ? fs::canonical(folder_) : folder_,
+                   aside = place_aside(place);
+    file_operation([&] { fs::rename(place, aside), fs::create_directory(place); });
     ::close(std::exchange(lock_, -1));
     console.paragraph(fmt::format("The run that was in {} is in {} now: {}.", folder_.string(),
                                   aside.string(), describe_run(aside).text));

@@ -9,14 +9,17 @@ namespace ink {
 class OutFolder {
  public:
   /// Makes the folder, and locks it for as long as this lives. Throws if another process has locked
-  /// it, if a save would replace something that is not a checkpoint of inkling, or if `samples` is
-  /// not a folder. Also throws if a new run (init_from is not resume) finds an older one, unless
+  /// it, if another run keeps the folder for itself, such as its ckpt, if a save would replace
+  /// something that is not a checkpoint of inkling, or if `samples` is not a folder. Also throws if a new run (init_from is not resume) finds an older one, unless
   /// `overwrite` is set or the user has not `named` the folder. Does not change what is in the
   /// folder.
   OutFolder(const TrainConfig& config, bool named, bool overwrite);
   ~OutFolder();
   OutFolder(const OutFolder&) = delete;
   OutFolder& operator=(const OutFolder&) = delete;
+
+  /// Throws if the run, which reads these files, would replace one of them or move it aside.
+  void check_not_read(const char* option, const std::vector<std::filesystem::path>& files) const;
 
   /// Deletes the older run, or moves it aside. Call it when the new run is sure to begin.
   void make_room(Console& console);

@@ -604,13 +604,18 @@ void print_config(const TrainConfig& config) {
   for_each_field(config, print);
 }
 
-// Throws if the file of --profile is one that the run reads.
-void check_profile(const std::string& profile, const TrainConfig& config) {
-  if (profile.empty()) return;
-  check_not_read("--profile", profile, {config.tokenizer});
+// Throws if the run, or --profile, would replace a file that the run reads.
+void check_files_read(const TrainConfig& config, const std::string& profile,
+                      const OutFolder* folder) {
+  const auto check = [&](const char* option, const std::vector<std::filesystem::path>& files) {
+    if (!profile.empty()) check_not_read("--profile", profile, files);
+    if (folder != nullptr) folder->check_not_read(option, files);
+  };
+  check("--tokenizer", {config.tokenizer});
   if (config.data.empty() || !config.task().empty()) return;
   const DataFiles files = data_files(config.data, config.val_data);
-  for (const auto* read : {&files.train, &files.val}) check_not_read("--profile", profile, *read);
+  check("--data", files.train);
+  check(config.val_data.empty() ? "--data" : "--val_data", files.val);
 }
 
 std::string out_dir;  // of the run, once there is one
@@ -670,7 +675,7 @@ int train(const Arguments& arguments) {
     print_config(config);
     return kOk;
   }
-  check_profile(options.profile, config);
+  check_files_read(config, options.profile, folder ? &*folder : nullptr);
   // If nobody reads the console any more, or a file is at the limit of its size, the write fails.
   for (const int signal : {SIGPIPE, SIGXFSZ}) std::signal(signal, SIG_IGN);
   // A resumed run keeps its number by itself (train/arithmetic.h), on as many threads as there are.
