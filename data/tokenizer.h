@@ -25,6 +25,12 @@ class Tokenizer {
   /// Throws if something in the text has no id, and says what and where.
   virtual std::vector<int64_t> encode(std::string_view text) const = 0;
 
+  /// The same of a prompt: the text of a special token, such as <|endoftext|>, is that token, where
+  /// the tokenizer has it.
+  virtual std::vector<int64_t> encode_with_special(std::string_view text) const {
+    return encode(text);
+  }
+
   /// The ids of tokens that begin in text[begin, end). The ids of adjacent parts, joined, are those
   /// of `text`. The first part that throws has the error of encode(text). By default the part at 0
   /// has all ids and the others none. Override it, so that large texts are encoded in small parts,

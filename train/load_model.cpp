@@ -50,7 +50,7 @@ static std::vector<int64_t> first_ids(const Tokenizer& tokenizer) {
 std::vector<int64_t> write_sample(const LanguageModel& model, const Tokenizer& tokenizer,
                                   const std::string& start, const GenerateOptions& options,
                                   const std::function<void(const std::string&)>& write) {
-  std::vector<int64_t> ids = tokenizer.encode(start);
+  std::vector<int64_t> ids = tokenizer.encode_with_special(start);
   if (ids.empty()) ids = first_ids(tokenizer);
   write(start.empty() ? tokenizer.decode(ids) : start);
   GenerateOptions streamed = options;

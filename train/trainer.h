@@ -229,7 +229,7 @@ struct LoadedModel : SavedRun {
 LoadedModel load_model(const std::string& out_dir, const std::string& name = "",
                        const std::string& weights = "");
 
-/// Lets a model continue `start`, and passes each piece of text to `write` as it is chosen. An
+/// Lets a model continue `start` (Tokenizer::encode_with_special), and passes each piece of text to `write` as it is chosen. An
 /// empty start is where a text begins: the tokenizer's token between documents, or a line end, or
 /// else its first token. Characters that the tokenizer does not know are an error. Returns the ids
 /// of the whole text, including the start.

@@ -44,8 +44,7 @@ class BpeTokenizer final : public Tokenizer {
   /// a byte that the vocabulary lacks, and names it and its place.
   std::vector<int64_t> encode(std::string_view text) const override;
   std::vector<int64_t> encode_part(std::string_view text, size_t begin, size_t end) const override;
-  /// The same, and the text of a special token is that token.
-  std::vector<int64_t> encode_with_special(std::string_view text) const;
+  std::vector<int64_t> encode_with_special(std::string_view text) const override;
 
   /// Throws on an id outside the vocabulary. One that has no token, between those that have, is
   /// U+FFFD: a model may choose it.

@@ -94,6 +94,23 @@ TEST_F(DataOfRuns, IdsOfOtherCharactersAreRefused) {
   expect_error("inkling eval" + data("bcd") + byte, 1, other + "the model, of 256 (byte)");
 }
 
+// nanoGPT's sample.py begins with it, and prepare ends each document with it.
+TEST_F(DataOfRuns, ASpecialTokenInAPromptIsAToken) {
+  std::ofstream(path("a.txt")) << std::string(3000, 'a') + std::string(3000, 'b');
+  const std::string out = " --out_dir " + path("out");
+  ASSERT_EQ(run_shell("inkling tokenizer train --vocab_size 260 --out " + path("bpe.json") + " " +
+                      path("a.txt"))
+                .code,
+            0);
+  ASSERT_EQ(run_shell(train("--data " + path("a.txt") + " --tokenizer " + path("bpe.json") + out))
+                .code,
+            0);
+  const Ran ran = run_shell("inkling sample --max_new_tokens 0 --attention " + path("a.html") +
+                            " --start 'a<|endoftext|>b'" + out);
+  EXPECT_EQ(ran.out, "a<|endoftext|>b\n") << ran.err;
+  EXPECT_NE(ran.err.find("attention over the last 3 tokens"), std::string::npos) << ran.err;
+}
+
 // The pairs that training never sees are the run's, also where its task is named.
 TEST_F(DataOfRuns, TheOwnTaskKeepsItsQuestions) {
   const std::string out = " --out_dir " + path("out");

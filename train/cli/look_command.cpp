@@ -47,7 +47,8 @@ int look_command(const Arguments& arguments) {
   std::string start, out = "look.html";
   model.add_to(command);
   command.add("--start", &start,
-              "the text to look at, or FILE:path; by default one that the model writes",
+              "the text to look at, in which <|endoftext|> is that token, or FILE:path; by default "
+              "one that the model writes",
               {.may_be_empty = true});
   command.add("--out", &out, "the page; -: standard output", {.shows_default = true});
   if (!command.parse(arguments)) return kOk;

@@ -61,8 +61,9 @@ inline std::string given_text(const std::string& start, const char* option,
   return with_prefix("--start", [&] { return read_text(start.substr(5)); });
 }
 
+/// Special tokens in a prompt are tokens, as in nanoGPT.
 inline std::vector<int64_t> encoded_start(const Tokenizer& tokenizer, const std::string& start) {
-  return with_prefix("--start", [&] { return tokenizer.encode(start); });
+  return with_prefix("--start", [&] { return tokenizer.encode_with_special(start); });
 }
 
 }  // namespace ink
