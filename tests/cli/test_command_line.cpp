@@ -470,6 +470,20 @@ TEST(OtherNames, TheCommandLineOverridesAFile) {
   EXPECT_NE(said.out.find("\nmin_lr = 1e-05\n"), std::string::npos) << said.out;
 }
 
+// nanoGPT's finetuning: constant, with the warm-up that is typed.
+TEST(OtherNames, ALineSaysWhatIsTaken) {
+  const TempFolder folder;
+  const std::string file = folder.write("x.py", "decay_lr = False\nlearning_rate = 3e-5\n");
+  EXPECT_EQ(run({"train", file, "--print_config"}).err,
+            "inkling: taken: decay_lr as --schedule constant --warmup_iters 0\n");
+  const Said warm = run({"train", file, "--print_config", "--warmup_iters=10"});
+  EXPECT_EQ(warm.err, "inkling: taken: decay_lr as --schedule constant\n");
+  EXPECT_NE(warm.out.find("\nwarmup_iters = 10\n"), std::string::npos);
+  EXPECT_NE(warm.out.find("\nschedule = \"constant\"\n"), std::string::npos);
+  for (const char* command : {"eval", "sample", "bench"})
+    expect_refused({command, file}, std::string("; ") + command + " reads no config file: type its");
+}
+
 TEST(OtherNames, ThePageHasTheSameRows) {
   std::ifstream in(INKLING_SOURCE_DIR "/train/COMING_FROM.md");
   const std::string page = std::regex_replace(std::string(std::istreambuf_iterator<char>(in), {}),
@@ -552,9 +566,11 @@ TEST(OtherNames, NanoGptsCommandLinesAreTaken) {
             "inkling: left out: --wandb_log, --wandb_project (metrics.jsonl and report.html in "
             "out_dir hold what a run logs)\n");
   EXPECT_EQ(settings_of({"--decay_lr=False", "--learning_rate=1e-3", "--min_lr=1e-4"}),
-            (Settings{"learning_rate = 0.001", "min_lr = 0.001", "warmup_iters = 0"}));
+            (Settings{"learning_rate = 0.001", "min_lr = 0.0001", "schedule = \"constant\"",
+                      "warmup_iters = 0"}));
   for (const char* denied : {"--decay_lr=False", "--decay_lr=0", "--no-decay_lr"})
-    EXPECT_EQ(settings_of({denied}), (Settings{"min_lr = 0.004", "warmup_iters = 0"})) << denied;
+    EXPECT_EQ(settings_of({denied}), (Settings{"schedule = \"constant\"", "warmup_iters = 0"}))
+        << denied;
   EXPECT_EQ(settings_of({"--no-compile", "--no_wandb_log", "--decay_lr", "1", "--bias", "1"}),
             Settings{"bias = true"});
   expect_refused({"train", "--no-compile=1"}, "--no_compile: expected no value, got '1'");
@@ -692,6 +708,9 @@ TEST(OtherNames, LlmcsCommandLinesAreTaken) {
   expect_refused({"train", "--decay_lr"}, "--decay_lr: expected true or false, got none");
   expect_refused({"train", "--num_iterations"}, "--num_iterations: expected a value, got none");
   expect_refused({"train", "--max_iters", "3", "--num_iterations", "4"}, "is given twice");
+  expect_refused({"train", "-b", "4", "-t", "32", "-d", "1024", "--gradient_accumulation_steps=3"},
+                 "--gradient_accumulation_steps is given twice: -d is the same");
+  expect_refused({"train", "--min_lr=1e-5", "-q", "0.1"}, "-q is given twice: --min_lr is the same");
   expect_refused({"train", "--per_device_train_batch_size", "4"}, "did you mean --batch_size?");
   expect_refused({"train", "--num_train_epochs=3"}, "did you mean --max_iters?");
   expect_refused({"eval", "-b", "4"}, "there is no option -b\n");

@@ -72,6 +72,23 @@ TEST_F(Resume, BestIsMeasuredOnWhatTheRunMeasures) {
   EXPECT_EQ(run_program("info --out_dir " + path("out")).code, 0);
 }
 
+// nanoGPT's habit: the file with which a run began is named again; the model is the checkpoint's.
+TEST_F(Resume, TheModelKeepsItsSizesWhateverTheConfigFileSays) {
+  const std::string out = " --out_dir " + path("out"), file = path("x.py");
+  std::ofstream(file) << "n_layer = 6\nn_embd = 24\nlog_interval = 7\nmodel = 'llama'\n";
+  ASSERT_EQ(run_shell(train("--model gpt " + file + out)).code, 0);
+  for (const std::string& more :
+       {"--init_from=resume" + out, "--init_from " + path("out") + " --out_dir " + path("new")}) {
+    const Ran ran = run_shell("inkling train " + file + " --max_iters 25 --eval_iters 1 " + more);
+    EXPECT_EQ(ran.code, 0) << ran.err;
+    EXPECT_NE(ran.err.find("not taken: "), std::string::npos) << ran.err;
+    EXPECT_NE(ran.err.find("n_layer 6"), std::string::npos) << ran.err;
+    EXPECT_NE(ran.err.find(" keeps model \"gpt\", "), std::string::npos) << ran.err;
+  }
+  expect_error("inkling train --init_from=resume --max_iters 26 --n_layer 6 " + file + out, 2,
+               "--n_layer is 6, but " + path("out") + "/ckpt has 1; leave the option out");
+}
+
 // No step that was done is lost.
 TEST_F(Resume, StepsThatAreDoneStay) {
   const std::string out = " --out_dir " + path("out"), every_5 = "--sample_interval 5";

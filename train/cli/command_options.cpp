@@ -57,6 +57,8 @@ struct GivenOption {
   std::string sets = {};  // of a foreign name: what the value is, where x is the one given
 
   bool is_derived() const { return !sets.empty() && sets != "x"; }
+  // Whatever the value that was given?
+  bool is_fixed() const { return is_derived() && sets.find("x ") == std::string::npos; }
 };
 
 namespace {
@@ -217,7 +219,7 @@ struct CommandOptions::Parser {
   std::string command, description;
   std::string group = "Options";
   std::deque<CommandOption> options = {};
-  std::set<const CommandOption*> given = {};
+  std::set<const CommandOption*> given = {}, of_line = {};  // of_line: on the command line
   const CommandOption* config = nullptr;  // the option that names a file of options
   std::string config_file = {};           // empty: none
   std::set<std::string> answered = {};    // foreign names of the command line
@@ -349,6 +351,9 @@ void CommandOptions::take_config_file() {
 bool CommandOptions::given(const std::string& name) const {
   return parser_->given.count(parser_->find(name.substr(2))) > 0;
 }
+bool CommandOptions::is_typed(const std::string& name) const {
+  return parser_->of_line.count(parser_->find(name.substr(2))) > 0;
+}
 
 std::vector<std::string> CommandOptions::Parser::names() const {
   std::vector<std::string> all;
@@ -418,6 +423,8 @@ std::string CommandOptions::Parser::option_for(const std::string& word) const {
   const auto is_ending = [&](const char* ending) { return path.extension() == ending; };
   if (is_file && config != nullptr && std::any_of(settings.begin(), settings.end(), is_ending))
     return "; a config file has lines NAME = VALUE, and its name ends with .py or .toml";
+  if (config == nullptr && is_config_file(word))
+    return fmt::format("; {} reads no config file: type its settings as options", command);
   if (find("out_dir") != nullptr && std::filesystem::exists(path / kLastCheckpoint, ignored))
     return "; to name this run, say --out_dir before it";
   if (find("data") != nullptr && std::filesystem::exists(path, ignored))
@@ -630,7 +637,7 @@ std::vector<GivenOption> CommandOptions::Parser::read_config_file() {
 // The value of a setting that a foreign name gives; its names are options.
 void CommandOptions::Parser::calculate(
     GivenOption& one, const std::map<const CommandOption*, const GivenOption*>& holds) {
-  const std::string x = one.values[0];
+  const std::string x = one.values[0], foreign = one.label;
   if (one.is_derived() && !one.option->is_number()) one.values = {one.sets};
   if (one.is_derived() && one.option->is_number()) {
     const ValueOf value_of = [&](const std::string& name) -> std::optional<double> {
@@ -647,14 +654,15 @@ void CommandOptions::Parser::calculate(
                                      one.option->names[0], number_text(*unit), one.sets.substr(4),
                                      printable(x, 60)));
   }
+  one.label += fmt::format(" (--{})", one.option->names[0]);
+  if (holds.at(one.option) != &one) return;  // the command line overrides it
   const std::string ours =
       fmt::format("--{} {}", one.option->names[0], for_shell(one.values.back()));
-  if (taken.empty() || taken.back().first != one.label) {
-    taken.emplace_back(one.label, ours);
+  if (taken.empty() || taken.back().first != foreign) {
+    taken.emplace_back(foreign, ours);
   } else {
     taken.back().second += " " + ours;
   }
-  one.label += fmt::format(" (--{})", one.option->names[0]);
 }
 
 void CommandOptions::Parser::say_what_was_translated() const {
@@ -681,10 +689,14 @@ bool CommandOptions::parse(const Arguments& arguments, bool quiet) {
   Arguments own;
   std::vector<GivenOption> of_line = parser.read_arguments(arguments, own), of_file;
   const auto check_once = [](const std::vector<GivenOption>& place) {
-    std::set<const CommandOption*> seen;
-    for (const GivenOption& one : place)
-      if (!one.is_derived() && !seen.insert(one.option).second)
-        throw UsageError(one.label + " is given twice");
+    std::map<const CommandOption*, std::string> seen;
+    for (const GivenOption& one : place) {
+      if (one.is_fixed()) continue;
+      const auto [before, is_first] = seen.emplace(one.option, one.label);
+      if (!is_first)
+        throw UsageError(one.label + " is given twice" +
+                         (one.label == before->second ? "" : ": " + before->second + " is the same"));
+    }
   };
   for (const GivenOption& one : of_line) {
     if (one.option == parser.find("help")) {
@@ -717,10 +729,12 @@ bool CommandOptions::parse(const Arguments& arguments, bool quiet) {
     }
   }
   parser.given.clear();
+  parser.of_line.clear();
   for (std::vector<GivenOption>* place : {&of_line, &of_file})
     for (const GivenOption& one : *place) {
       if (holds[one.option] == &one) parser.take(one);
       parser.given.insert(one.option);
+      if (place == &of_line) parser.of_line.insert(one.option);
     }
   if (holds[folder.option] == &folder) parser.take(folder);
   parser.take_own(own);

@@ -59,6 +59,8 @@ class CommandOptions {
   bool parse(const Arguments& arguments, bool quiet = false);
   /// Did the command line, or its config file, give this option?
   bool given(const std::string& name) const;
+  /// Did the command line itself?
+  bool is_typed(const std::string& name) const;
 
  private:
   struct Parser;

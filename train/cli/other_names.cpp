@@ -52,7 +52,7 @@ const std::vector<OtherProgram>& other_programs() {
         {"backend", "", left_out, kOneProcess},
         {"compile", "", left_out, kCompiled, "train sample eval bench"},
         {"decay_lr", "true", left_out, "the learning rate falls along a cosine by default"},
-        {"decay_lr", "false", sets, "min_lr = learning_rate, warmup_iters = 0"},
+        {"decay_lr", "false", sets, "schedule = constant, warmup_iters = 0"},
         {"device", "mps", told, "--device cpu uses all cores; there is nothing for Apple's GPUs"},
         {"dtype", "", left_out, kFloat32, "sample eval"},
         {"eval_only", "false", left_out, "train trains"},

@@ -17,6 +17,7 @@
 #include <utility>
 #include <vector>
 
+#include "autograd/base/log.h"
 #include "autograd/base/text.h"
 #include "autograd/inspect/machine.h"
 #include "autograd/io/foreign.h"
@@ -525,7 +526,7 @@ class TrainRun {
 struct TrainOptions {
   bool print_config = false, overwrite = false, check = false;
   bool names_out_dir = false;
-  std::set<std::string> names;  // of settings of the model
+  std::set<std::string> names, typed;  // of settings of the model; typed: not in a config file
   std::string profile;          // a file
   std::string unused;           // what is wrong with an option that does nothing
 };
@@ -555,21 +556,35 @@ bool parse_into(TrainConfig& config, const Arguments& arguments, TrainOptions& o
   options.names_out_dir = command.given("--out_dir");
   std::vector<std::string> names = model_fields(config);
   for (const ModelSetting& setting : config.model_settings) names.push_back(setting.name);
-  for (const std::string& name : names)
-    if (command.given("--" + name)) options.names.insert(name);
-  if (command.given("--tokenizer")) options.names.insert("tokenizer");
+  names.insert(names.end(), {"tokenizer", "optimizer"});
+  for (const std::string& name : names) {
+    if (command.given("--" + name) && name != "optimizer") options.names.insert(name);
+    if (command.is_typed("--" + name)) options.typed.insert(name);
+  }
   return parsed;
 }
 
-// Throws if the settings of these names are others than those of a run that is gone on from.
-void check_same(const std::set<std::string>& names, const TrainConfig& asked,
-                const SavedRun& saved) {
-  const nlohmann::json mine = to_json(asked), its = to_json(saved.config);
-  for (const std::string& name : names)
-    if (its.contains(name) && mine.contains(name) && mine.at(name) != its.at(name))
-      throw UsageError(fmt::format("--{} is {}, but {} has {}; leave the option out", name,
-                                   quoted(mine.at(name)), saved.folder.string(),
-                                   quoted(its.at(name))));
+// The settings of these names are those of a run that is gone on from. Throws if others were typed;
+// where a config file has others, which is the one that the run began with, a line says so.
+void keep_settings(const std::set<std::string>& names, const std::set<std::string>& typed,
+                   const SavedRun& saved, TrainConfig& asked) {
+  nlohmann::json mine = to_json(asked);
+  const nlohmann::json its = to_json(saved.config);
+  std::string of_file, kept;
+  for (const std::string& name : names) {
+    if (!its.contains(name) || !mine.contains(name) || mine.at(name) == its.at(name)) continue;
+    const std::string own = quoted(its.at(name)), other = quoted(mine.at(name));
+    if (typed.count(name) > 0)
+      throw UsageError(fmt::format("--{} is {}, but {} has {}; leave the option out", name, other,
+                                   saved.folder.string(), own));
+    const char* comma = kept.empty() ? "" : ", ";
+    of_file += fmt::format("{}{} {}", comma, name, other);
+    kept += fmt::format("{}{} {}", comma, name, own);
+    mine[name] = its.at(name);
+  }
+  if (kept.empty()) return;
+  from_json(mine, asked);
+  log_message("--config: not taken: ", of_file, "; ", saved.folder.string(), " keeps ", kept);
 }
 
 // The run whose weights a new run begins with. Options that contradict its model are refused.
@@ -583,7 +598,7 @@ SavedRun load_start_for(TrainConfig& config, const TrainOptions& options, Consol
   SavedRun start = load_start(config);
   TrainConfig asked = config;
   if (options.names.count("model") == 0) asked.model = start.config.model;
-  check_same(options.names, asked, start);
+  keep_settings(options.names, options.typed, start, asked);
   config = with_model_of(start, config);
   return start;
 }
@@ -661,11 +676,11 @@ int train(const Arguments& arguments) {
     saved = load_run(config.out_dir, name);
     config = saved->config;
     parse_into(config, arguments, options, true);
-    check_usage(config);
     const std::vector<std::string> names = model_fields(config);
     std::set<std::string> kept(names.begin(), names.end());
     kept.insert({"optimizer", "tokenizer"});
-    check_same(kept, config, *saved);
+    keep_settings(kept, options.typed, *saved, config);
+    check_usage(config);
     if (!options.unused.empty()) throw UsageError(options.unused);
     if (config.max_iters < saved->step)
       throw UsageError(fmt::format("--max_iters {}: {} has done {} steps; expected as many or more",
