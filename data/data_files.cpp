@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <nlohmann/json.hpp>
 #include <string_view>
 #include <system_error>
 
@@ -21,6 +22,10 @@ using Paths = std::vector<fs::path>;
 
 bool is_token_file(const fs::path& file) {
   return file.extension() == ".bin" || file.extension() == ".u16" || file.extension() == ".u32";
+}
+
+bool is_text_file(const fs::path& file) {
+  return ::fnmatch("*.txt", file.filename().c_str(), FNM_CASEFOLD) == 0;
 }
 
 // It stands for its folder of prepared data.
@@ -45,16 +50,6 @@ Listed listed(const fs::path& folder) {
   return found;
 }
 
-// The first names of these, and how many more there are.
-std::string names_of(const Paths& files) {
-  constexpr size_t kShown = 3;
-  std::string names;
-  for (size_t i = 0; i < std::min(files.size(), kShown); ++i)
-    names += (i > 0 ? ", " : "") + files[i].filename().string();
-  return files.size() <= kShown ? names
-                                : detail::joined({names, " and ", files.size() - kShown, " more"});
-}
-
 Paths fitting(const Paths& files, const char* pattern) {
   Paths found;
   for (const fs::path& file : files)
@@ -64,7 +59,8 @@ Paths fitting(const Paths& files, const char* pattern) {
 
 // The files of ids that a folder is known to hold.
 Paths known_ids(const Paths& files, const std::string& part) {
-  for (const std::string& pattern : {part + ".bin", "*_" + part + ".bin", "*_" + part + "_*.bin"})
+  for (const std::string& pattern :
+       {part + ".bin", part + ".u16", part + ".u32", "*_" + part + ".bin", "*_" + part + "_*.bin"})
     if (Paths found = fitting(files, pattern.c_str()); !found.empty()) return found;
   return {};
 }
@@ -103,7 +99,7 @@ std::string no_text(const fs::path& file) {
 DataFiles texts_of_folder(const fs::path& folder, const Listed& all) {
   Paths left_out = all.others, texts, others;
   for (const fs::path& file : all.files) {
-    Paths& kind = file.extension() == ".txt" ? texts : others;
+    Paths& kind = is_text_file(file) ? texts : others;
     (is_beside_texts(file) ? left_out : kind).push_back(file);
   }
   const std::string expected =
@@ -111,12 +107,19 @@ DataFiles texts_of_folder(const fs::path& folder, const Listed& all) {
                       ": expected text files in this folder (*.txt, or nothing but UTF-8 texts), "
                       "or token ids in train.bin"});
   if (texts.empty()) {
-    for (const fs::path& file : others)
-      if (const std::string why = no_text(file); !why.empty())
-        detail::fail({expected, "; ", why,
-                      ". To train on some of its files, name them: --data FILE, "
-                      "or a pattern, such as ",
-                      for_shell((folder / "*.md").string())});
+    check_no_run(folder);
+    std::string why, some;
+    for (const fs::path& file : others) {
+      const std::string its = no_text(file);
+      if (why.empty()) why = its;
+      if (its.empty() && (some.empty() || file.has_extension()))
+        some = ". To train on some of its files, name them: --data FILE" +
+               (file.has_extension()
+                    ? ", or a pattern, such as " +
+                          for_shell((folder / ("*" + file.extension().string())).string())
+                    : "");
+    }
+    if (!why.empty()) detail::fail({expected, "; ", why, some});
     texts.swap(others);
   }
   left_out.insert(left_out.end(), others.begin(), others.end());
@@ -204,15 +207,18 @@ void check_readable(const Paths& files) {
               "); inkling prepare makes one folder of many texts");
 }
 
-// Of texts with fields, one for all: these are not what prepare makes of them.
-std::string said_of_fields(const Paths& texts) {
-  for (const fs::path& file : texts) {
-    if (!fits_any(file, {"*.json", "*.jsonl", "*.ndjson", "*.csv", "*.tsv"})) continue;
-    const bool has_documents = fits_any(file, {"*.jsonl", "*.ndjson"});
-    return file.string() + ": all of it is taken as plain text, names of fields, too" +
-           (has_documents ? "; inkling prepare takes the field \"text\" of each line" : "");
+// Does a file that can be read again begin with a line that is an object of JSON?
+bool has_objects(const fs::path& file) {
+  constexpr size_t kLongest = 1 << 16;
+  std::error_code unknown;
+  if (!fs::is_regular_file(file, unknown)) return false;
+  try {
+    const TextFile text(file);
+    const std::string_view begin = text.view().substr(0, kLongest);
+    return begin.starts_with("{\"") && parse_json(begin.substr(0, begin.find('\n'))).is_object();
+  } catch (const Error&) {  // it is packed, or no text
+    return false;
   }
-  return "";
 }
 
 void add_note(std::string& notes, const std::string& note) {
@@ -265,12 +271,53 @@ void check_joined(const Paths& files) {
   auto val = std::find_if(files.begin(), files.end(), is_val);
   if (val == files.end()) val = files.begin() + 1;
   const fs::path& train = files[val == files.begin() ? 1 : 0];
-  detail::fail({"--data: a file of token ids cannot be joined with others; got ", files.size(),
-                " files. One to validate on is named so: --data ", typed(train), " --val_data ",
-                typed(*val)});
+  const std::string named = "--data " + typed(train) + " --val_data " + typed(*val);
+  if (is_prepared(files[0]))
+    detail::fail(
+        {"--data: expected one folder of prepared data, got ", files.size(),
+         "; inkling prepare makes one of all texts. One to validate on is named so: ", named});
+  detail::fail({"--data: expected files of token ids to train on, got ", typed(*val),
+                ", by its name one to validate on, among ", files.size(),
+                "; it is named so: ", named});
 }
 
 }  // namespace
+
+std::string names_of(const Paths& files) {
+  constexpr size_t kShown = 3;
+  std::string names;
+  for (size_t i = 0; i < std::min(files.size(), kShown); ++i)
+    names += (i > 0 ? ", " : "") + files[i].filename().string();
+  return files.size() <= kShown ? names
+                                : detail::joined({names, " and ", files.size() - kShown, " more"});
+}
+
+std::string said_of_fields(const Paths& texts) {
+  for (const fs::path& file : texts) {
+    const bool of_lines = fits_any(file, {"*.jsonl", "*.ndjson"}),
+               is_named = fits_any(file, {"*.json", "*.csv", "*.tsv"}),
+               has_lines = of_lines || (!is_named && has_objects(file));
+    if (!has_lines && !is_named) continue;
+    return file.string() + ": all of it is taken as plain text, names of fields, too" +
+           (has_lines ? "; inkling prepare takes the field \"text\" of each line" : "") +
+           (has_lines && !of_lines ? " of a *.jsonl" : "");
+  }
+  return "";
+}
+
+void check_no_run(const fs::path& folder) {
+  std::error_code unknown;
+  INK_CHECK(!fs::exists(folder / "metrics.jsonl", unknown) || !fs::exists(folder / "ckpt", unknown),
+            folder.string(),
+            ": this is the folder of a run; expected texts. Those that it wrote "
+            "are in its folder samples");
+}
+
+void check_no_ids(const fs::path& file) {
+  INK_CHECK(!is_token_file(file) && file.extension() != ".ids" && !is_prepared(file), file.string(),
+            ": expected a text, got token ids, which need no preparation: train "
+            "--data reads them");
+}
 
 DataFiles data_files(const std::vector<std::string>& data, const std::vector<std::string>& val_data,
                      const std::string& option) {

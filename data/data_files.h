@@ -19,7 +19,7 @@ struct DataFiles {
 };
 
 /// A folder stands for the shards that `prepare` wrote; or for its train.bin and val.bin, as
-/// nanoGPT writes them; or for its *_train.bin and *_val.bin, as llm.c does, or *_train_*.bin and
+/// nanoGPT writes them, or train.u32 and val.u32; or for its *_train.bin and *_val.bin, as llm.c does, or *_train_*.bin and
 /// *_val_*.bin, as modded-nanogpt does; or for its text files, in the order of their names. These
 /// are those called *.txt or, if there are none, all, if all hold text and none is a program. A
 /// README, LICENSE or requirements.txt is left out. A name with * or ? stands for the files of its
@@ -27,6 +27,18 @@ struct DataFiles {
 /// format, or does not go together; `option`: what `data` is called.
 DataFiles data_files(const std::vector<std::string>& data, const std::vector<std::string>& val_data,
                      const std::string& option = "--data");
+
+/// The first names of some files, and how many more there are.
+std::string names_of(const std::vector<std::filesystem::path>& files);
+
+/// A sentence where one of these texts has fields, as JSON and CSV do, of which all are taken.
+std::string said_of_fields(const std::vector<std::filesystem::path>& texts);
+
+/// Throws if the folder is that of a run, which holds no data.
+void check_no_run(const std::filesystem::path& folder);
+
+/// Throws if this is a file of token ids, by its name.
+void check_no_ids(const std::filesystem::path& file);
 
 /// The vocabulary in the meta.pkl of nanoGPT's characters, if that is beside this file; otherwise
 /// null. Nothing in it is run. Throws if it holds anything else.

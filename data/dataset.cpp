@@ -144,13 +144,18 @@ void WindowDataset::check_size(const Part& part, std::string_view name, int64_t 
   INK_CHECK(block_size >= 1, "batch: expected block_size >= 1, got ", block_size);
   const int64_t size = part.ids.size();
   if (!part.documents.empty()) {
-    INK_CHECK(size > std::ssize(part.documents), name_, ": the ", name,
+    INK_CHECK(size > std::ssize(part.documents), files_of(part), ": the ", name,
               " part has no document of two tokens");
     return;
   }
-  INK_CHECK(size > block_size, name_, ": the ", name, " part has ", size, " tokens, a block of ",
-            block_size, " needs ", static_cast<uint64_t>(block_size) + 1,
-            ": give more text or a smaller --block_size");
+  const bool is_split = val_name_.empty() && train_.ids.size() > 0;
+  INK_CHECK(size > block_size, files_of(part), ": the ", name, " part has ", size,
+            " tokens, a block of ", block_size, " needs ", static_cast<uint64_t>(block_size) + 1,
+            ": give more text, ",
+            !is_split        ? ""
+            : &part == &val_ ? "a larger --val_fraction, "
+                             : "a smaller --val_fraction, ",
+            "or a new model a smaller --block_size");
 }
 
 namespace {
@@ -223,7 +228,7 @@ void WindowDataset::fill_window(const Part& part, std::string_view name, int64_t
   std::vector<int64_t> window(static_cast<size_t>(end - start));
   part.ids.read(start, window);
   const auto largest = std::max_element(window.begin(), window.end());
-  INK_CHECK(*largest < tokenizer_->vocab_size(), name_, ": token ",
+  INK_CHECK(*largest < tokenizer_->vocab_size(), files_of(part), ": token ",
             start + (largest - window.begin()), " of the ", name, " part is id ", *largest,
             ", outside the vocabulary of ", tokenizer_->vocab_size());
   std::fill(std::copy(window.begin(), window.end() - 1, row.x.begin()), row.x.end(), 0);
@@ -319,7 +324,7 @@ TextDataset::TextDataset(const std::vector<std::filesystem::path>& train_files,
     return;
   }
   const auto cut = static_cast<int64_t>(ends[train_files.size() - 1]);
-  use({all.part(0, cut), {}}, {all.part(cut, all.size()), {}});
+  use({all.part(0, cut), {}}, {all.part(cut, all.size()), {}}, name_of(val_files));
 }
 
 // Returns where the ids of each file end.
@@ -514,7 +519,7 @@ TokenDataset::TokenDataset(const std::vector<std::filesystem::path>& files,
   if (options.val_files.empty()) {
     use_split({train, {}}, options.val_fraction);
   } else {
-    use({train, {}}, {val, {}});
+    use({train, {}}, {val, {}}, name_of(options.val_files));
   }
 }
 

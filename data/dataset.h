@@ -120,7 +120,10 @@ class WindowDataset : public Dataset {
   WindowDataset(std::string name, std::shared_ptr<const Tokenizer> tokenizer)
       : name_(std::move(name)), tokenizer_(std::move(tokenizer)) {}
 
-  void use(Part train, Part val) { train_ = std::move(train), val_ = std::move(val); }
+  /// val_name: where errors name other files for the part that validates.
+  void use(Part train, Part val, std::string val_name = "") {
+    train_ = std::move(train), val_ = std::move(val), val_name_ = std::move(val_name);
+  }
   /// Splits as nanoGPT does: the first floor(size * (1 - val_fraction)) ids train, the rest
   /// validate.
   void use_split(const Part& part, double val_fraction);
@@ -134,10 +137,14 @@ class WindowDataset : public Dataset {
   void fill_window(const Part& part, std::string_view name, int64_t start, int64_t end,
                    Row row) const;
   void check_size(const Part& part, std::string_view name, int64_t block_size) const;
+  const std::string& files_of(const Part& part) const {
+    return &part == &val_ && !val_name_.empty() ? val_name_ : name_;
+  }
   // How many windows there are in the documents of the validation part up to each one's end.
   std::shared_ptr<const std::vector<int64_t>> windows_of_documents(int64_t block_size) const;
 
   Part train_, val_;
+  std::string val_name_;
   mutable std::mutex mutex_;
   mutable int64_t counted_for_ = 0;  // the block size of:
   mutable std::shared_ptr<const std::vector<int64_t>> windows_;

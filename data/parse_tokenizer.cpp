@@ -91,6 +91,11 @@ std::unique_ptr<Tokenizer> parse_tokenizer(std::string_view text) {
 std::unique_ptr<Tokenizer> load_tokenizer(const std::filesystem::path& path) {
   if (is_directory(path) || bpe::is_file_of_others(path)) return bpe::load_tokenizer(path);
   const std::string text = read_text(path);
+  const char* other = text.starts_with("minbpe v") ? "a model of minbpe"
+                      : path.extension() == ".bin" ? "a file of another kind, such as llama2.c's"
+                                                   : nullptr;
+  INK_CHECK(other == nullptr, path.string(), ": expected a tokenizer.json, got ", other,
+            "; name the tokenizer.json of the same model, or learn one: inkling tokenizer train");
   return with_prefix(path.string(), [&] { return parse_tokenizer(text); });
 }
 

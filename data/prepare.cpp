@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cctype>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
@@ -17,10 +18,12 @@
 #include <utility>
 
 #include "autograd/base/check.h"
+#include "autograd/base/log.h"
 #include "autograd/base/parallel.h"
 #include "autograd/io/atomic_file.h"
 #include "autograd/io/crc64.h"
 #include "autograd/io/foreign.h"
+#include "data/data_files.h"
 #include "data/file.h"
 #include "data/shard.h"
 #include "data/unpack.h"
@@ -38,18 +41,20 @@ constexpr size_t kBatch = size_t{4} << 20, kPart = size_t{256} << 10;  // bytes 
 
 // ---- Which files
 
-// The name without .gz or .zst.
-fs::path inner_name(fs::path file) {
+// The ending in small letters, without .gz or .zst.
+std::string ending_of(fs::path file) {
   if (file.extension() == ".gz" || file.extension() == ".zst") file.replace_extension();
-  return file;
+  std::string ending = file.extension();
+  for (char& c : ending) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  return ending;
 }
 bool has_lines_of_json(const fs::path& file) {
-  const fs::path kind = inner_name(file).extension();
+  const std::string kind = ending_of(file);
   return kind == ".jsonl" || kind == ".ndjson";
 }
 bool is_hidden(const fs::path& file) { return file.filename().string()[0] == '.'; }
 bool is_text_by_name(const fs::path& file) {
-  return !is_hidden(file) && (has_lines_of_json(file) || inner_name(file).extension() == ".txt");
+  return has_lines_of_json(file) || ending_of(file) == ".txt";
 }
 
 // ---- The place that has been reached
@@ -382,8 +387,14 @@ class Preparation {
   }
 
   std::string text_of_line(std::string_view line) const {
+    INK_CHECK(line.find_first_not_of(" \t") != line.find('['),
+              "expected an object in each line, got an array; of one array in all, this makes "
+              "lines: jq -c '.[]'");
     const json object = parse_json(line);
     const auto found = object.is_object() ? object.find(options_.field) : object.end();
+    INK_CHECK(found == object.end() || found->is_string(), "expected the field \"",
+              printable(options_.field, 60), "\" to be a text, got ", quoted(*found),
+              "; write each document as one text, or name a field that is one with --field");
     INK_CHECK(found != object.end() && found->is_string(), "expected an object with a text in \"",
               printable(options_.field, 60), "\", got ", quoted(object),
               "; name the field with --field");
@@ -481,14 +492,16 @@ std::vector<fs::path> files_to_prepare(const std::vector<std::string>& names) {
   std::vector<fs::path> files;
   for (const std::string& name : names) {
     if (!file_operation([&] { return fs::is_directory(name); })) {
+      check_no_ids(name);
       files.emplace_back(name);
       continue;
     }
-    std::vector<fs::path> found;
+    check_no_run(name);
+    std::vector<fs::path> found, left_out;
     file_operation([&] {
       for (fs::recursive_directory_iterator entry(name), end; entry != end; ++entry) {
-        if (entry->is_regular_file() && is_text_by_name(entry->path()))
-          found.push_back(entry->path());
+        if (entry->is_regular_file() && !is_hidden(entry->path()))
+          (is_text_by_name(entry->path()) ? found : left_out).push_back(entry->path());
         if (is_hidden(entry->path())) entry.disable_recursion_pending();
       }
       return 0;
@@ -498,8 +511,16 @@ std::vector<fs::path> files_to_prepare(const std::vector<std::string>& names) {
         ": expected *.txt, *.jsonl or *.ndjson in this folder, also packed (.gz, .zst), found "
         "none");
     std::sort(found.begin(), found.end());
+    std::sort(left_out.begin(), left_out.end());
+    if (!left_out.empty())
+      log_message(name, ": ", found.size(), found.size() == 1 ? " file" : " files",
+                  "; left out, because they are not called *.txt or *.jsonl: ", names_of(left_out));
     files.insert(files.end(), found.begin(), found.end());
   }
+  std::vector<fs::path> texts;
+  for (const fs::path& file : files)
+    if (!has_lines_of_json(file)) texts.push_back(file);
+  if (const std::string said = said_of_fields(texts); !said.empty()) log_message(said);
   return files;
 }
 

@@ -23,7 +23,7 @@ PreparedDataset::PreparedDataset(const std::filesystem::path& folder,
   if (options.val_folder.empty()) {
     use_split(train, options.val_fraction);
   } else {
-    use(std::move(train), open(options.val_folder, within));
+    use(std::move(train), open(options.val_folder, within), options.val_folder.string());
   }
 }
 

@@ -222,15 +222,21 @@ TEST(TextDataset, SaysThatATextIsTooShort) {
   const TextDataset data({file});
   EXPECT_EQ(error_of([&] { data.train_batch(0, 0, 1, 45); }),
             file.string() +
-                ": the training part has 45 tokens, a block of 45 needs 46: give more text or a "
-                "smaller --block_size");
+                ": the training part has 45 tokens, a block of 45 needs 46: give more text, a "
+                "smaller --val_fraction, or a new model a smaller --block_size");
   EXPECT_EQ(error_of([&] { data.train_batch(0, 0, 1, 44); }), "(no error)");
   const std::string no_val = file.string() +
                              ": the validation part has 5 tokens, a block of 5 needs 6: give "
-                             "more text or a smaller --block_size";
+                             "more text, a larger --val_fraction, or a new model a smaller "
+                             "--block_size";
   EXPECT_EQ(error_of([&] { data.val_windows(5); }), no_val);
   EXPECT_EQ(error_of([&] { data.val_batch(0, 0, 1, 5); }), no_val);
   EXPECT_EQ(error_of([&] { data.val_window_batch(0, 1, 5); }), no_val);
+  const auto val = folder.write("val.txt", "xxx");
+  EXPECT_EQ(error_of([&] { TextDataset({file}, nullptr, 0.1, {val}).val_windows(5); }),
+            val.string() +
+                ": the validation part has 3 tokens, a block of 5 needs 6: give more "
+                "text, or a new model a smaller --block_size");
 }
 
 TEST(TextDataset, NamesTheFileThatCannotBeRead) {

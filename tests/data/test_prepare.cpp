@@ -244,6 +244,10 @@ TEST(Prepare, RefusesWhatDoesNotGoTogether) {
   fails("y.zst", raw(kZstd).substr(0, 20), "cut short");
   fails("y.zst", raw(kZstd).replace(6, 3, "xyz"), "damaged");
   fails("z.jsonl", "{\"text\": oops}\n", "line 1: invalid JSON at byte 10");
+  fails("z.jsonl", "[{\"text\": \"a\"}]\n",
+        "line 1: expected an object in each line, got an array");
+  fails("z.JSONL", "{\"text\": []}\n",
+        "line 1: expected the field \"text\" to be a text, got []; write each document as one");
   EXPECT_EQ(error_of([&] { prepare({folder.write("0.txt", "")}, bytes_into(folder / "new")); }),
             "prepare: expected text in " + (folder / "0.txt").string() + ", got none");
   EXPECT_EQ(error_of([&] { prepare({"/dev/zero"}, bytes_into(folder / "new")); }),
@@ -395,6 +399,26 @@ TEST(Prepare, InTheProgram) {
   EXPECT_EQ(into.code, 2);
   EXPECT_NE(into.err.find("holds a run"), std::string::npos) << into.err;
   EXPECT_FALSE(std::filesystem::exists(folder / "across/prepared.json"));
+  // What is left out, or taken otherwise than it may seem, is said.
+  std::filesystem::create_directories(folder / "mixed/sub");
+  folder.write("mixed/a.md", "left out");
+  folder.write("mixed/B.TXT", "a text");
+  folder.write("mixed/sub/c.txt", "{\"text\": \"x\"}\n");
+  const std::string bytes = "prepare --tokenizer byte --out_dir ";
+  const Ran mixed = run_program(bytes + path("d1") + " " + path("mixed"));
+  EXPECT_NE(
+      mixed.err.find("mixed: 2 files; left out, because they are not called *.txt or *.jsonl: "
+                     "a.md\n"),
+      std::string::npos)
+      << mixed.err;
+  EXPECT_NE(mixed.err.find("c.txt: all of it is taken as plain text"), std::string::npos);
+  folder.write("train.bin", "abab");
+  for (const auto& [words, error] : std::vector<std::pair<std::string, std::string>>{
+           {path("d2") + " " + path("train.bin"), "train.bin: expected a text, got token ids"},
+           {path("d2") + " " + path("across"), "across: this is the folder of a run"},
+           {path(".") + " " + path("a.txt"), " holds train.bin, in whose place"}})
+    EXPECT_NE(run_program(bytes + words).err.find(error), std::string::npos) << words;
+  EXPECT_FALSE(std::filesystem::exists(folder / "prepared.json"));
   const Ran alone = run_program("train --data " + path("data/shard_00000.ids") + small + path("x"));
   EXPECT_NE(alone.err.find("name the folder that it is in"), std::string::npos) << alone.err;
   const Ran within = run_program("train --pack within --data " + path("a.txt") + small + path("x"));

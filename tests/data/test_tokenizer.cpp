@@ -252,6 +252,13 @@ TEST(SavedTokenizer, SaysWhatIsWrong) {
       "after 'b' (U+0062)");
 }
 
+std::string raw(std::string_view hex) {
+  std::string bytes;
+  for (size_t i = 0; i + 1 < hex.size(); i += 2)
+    bytes += static_cast<char>(std::stoi(std::string(hex.substr(i, 2)), nullptr, 16));
+  return bytes;
+}
+
 TEST(SavedTokenizer, NamesTheFile) {
   const TempFolder folder;
   const auto missing = folder / "none.json";
@@ -260,18 +267,20 @@ TEST(SavedTokenizer, NamesTheFile) {
   const auto bad = folder.write("bad.json", "{");
   EXPECT_EQ(error_of([&] { load_tokenizer(bad); }),
             bad.string() + ": tokenizer: invalid JSON at byte 2");
+  for (const auto& [name, bytes, what] : std::vector<std::array<std::string, 3>>{
+           {"a.model", "minbpe v1\n\n0\n", "a model of minbpe"},
+           {"tokenizer.bin", raw("1b00000000000000050000003c756e6b3e"),
+            "a file of another kind"}}) {
+    const auto other = folder.write(name, bytes);
+    const std::string error = error_of([&] { load_tokenizer(other); });
+    EXPECT_EQ(error.rfind(other.string() + ": expected a tokenizer.json, got " + what, 0), 0u)
+        << error;
+  }
 }
 
 // ---- data files
 
 using Paths = std::vector<std::filesystem::path>;
-
-std::string raw(std::string_view hex) {
-  std::string bytes;
-  for (size_t i = 0; i + 1 < hex.size(); i += 2)
-    bytes += static_cast<char>(std::stoi(std::string(hex.substr(i, 2)), nullptr, 16));
-  return bytes;
-}
 
 // ASCII in units of `width` bytes, with the low byte first or last.
 std::string units(std::string_view text, size_t width, bool low_first) {
@@ -462,10 +471,9 @@ TEST(DataFiles, AFolderStandsForItsFiles) {
             "(--val_data FILE validates on one)");
   EXPECT_EQ(files_of({train}, {all}).rfind("my_train.bin | val.bin ids", 0), 0u);
   EXPECT_EQ(files_of({all}, {val}).rfind("train.bin | my_val.bin ids", 0), 0u);
-  const std::string joined =
-      "--data: a file of token ids cannot be joined with others; got 2 files. One to validate on "
-      "is named so: --data " +
-      train + " --val_data " + val;
+  const std::string joined = "--data: expected files of token ids to train on, got " + val +
+                             ", by its name one to validate on, among 2; it is named so: --data " +
+                             train + " --val_data " + val;
   EXPECT_EQ(files_of({train, val}), joined);
   EXPECT_EQ(files_of({val, train}), joined);
   EXPECT_EQ(files_of({z}, {val}), "--val_data: expected text files, as --data names, got " + val);
@@ -488,6 +496,26 @@ TEST(DataFiles, AFolderStandsForItsFiles) {
   EXPECT_EQ(files_of({all}), "--data: " + all +
                                  ": expected one file of token ids to train on and one to validate "
                                  "on, got 2 and 1; name them: --data TRAIN.bin --val_data VAL.bin");
+  const std::string wide = (folder / "wide").string();
+  std::filesystem::create_directory(wide);
+  folder.write("wide/train.u32", "abcdabcd");
+  folder.write("wide/val.u32", "abcd");
+  EXPECT_EQ(files_of({wide}), "train.u32 | val.u32 ids");
+  const std::string arrays = (folder / "arrays").string();
+  std::filesystem::create_directory(arrays);
+  folder.write("arrays/train.npy", raw("934e554d50590100"));
+  EXPECT_EQ(files_of({arrays}).find("or a pattern"), std::string::npos) << files_of({arrays});
+  const std::string loud = (folder / "loud").string();
+  std::filesystem::create_directory(loud);
+  folder.write("loud/A.TXT", "a");
+  folder.write("loud/b.bin", "abab");
+  EXPECT_EQ(files_of({loud}), "A.TXT |; 1 text file, A.TXT; left out: b.bin");
+  const std::string a_run = (folder / "run").string();
+  std::filesystem::create_directories(a_run + "/ckpt");
+  folder.write("run/metrics.jsonl", "{}");
+  EXPECT_EQ(files_of({a_run}), "--data: " + a_run +
+                                   ": this is the folder of a run; expected texts. Those that it "
+                                   "wrote are in its folder samples");
   EXPECT_EQ(files_of({z}, {"/dev/zero"}), "--val_data: /dev/zero: expected a file, got a device");
   EXPECT_EQ(files_of({"/none"}), "--data: /none: cannot open: No such file or directory");
 }
@@ -505,6 +533,9 @@ TEST(DataFiles, TextsWithFieldsAreSaidToBeTakenWhole) {
     EXPECT_EQ(data_files({plain, file}, {}).note, note);
     EXPECT_EQ(data_files({plain}, {file}).note, note);
   }
+  const std::string lines = folder.write("lines.txt", "{\"text\": \"x\"}\n{}\n").string();
+  EXPECT_EQ(data_files({plain, lines}, {}).note,
+            lines + whole + "; inkling prepare takes the field \"text\" of each line of a *.jsonl");
 }
 
 // As Python's pickle writes {"vocab_size": 4, "itos": ..., "stoi": ...} of "\nabé".

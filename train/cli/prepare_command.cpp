@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <filesystem>
 #include <string>
 #include <vector>
 
@@ -61,6 +62,10 @@ int prepare_command(const Arguments& arguments) {
   if (holds_run(out_dir))
     throw UsageError("--out_dir: " + printable(out_dir) +
                      " holds a run; name another folder for the ids");
+  for (const char* ids : {"train.bin", "train.u32"})
+    if (std::filesystem::exists(std::filesystem::path(out_dir) / ids))
+      throw UsageError("--out_dir: " + printable(out_dir) + " holds " + ids +
+                       ", in whose place --data would take the prepared data; name another folder");
   options.tokenizer = tokenizer_named(tokenizer);
   options.out_dir = out_dir;
   const auto files = files_to_prepare(names);
