@@ -8,6 +8,7 @@
 #include <exception>
 #include <iomanip>
 #include <iterator>
+#include <optional>
 #include <type_traits>
 #include <utility>
 
@@ -445,15 +446,42 @@ size_t wider_width(const IdsOfFile& file) {
   return 0;
 }
 
-void say_if_wider(const IdsOfFile& file) {
-  const size_t width = wider_width(file);
-  if (width == 0) return;
-  log_message(
-      file.name, ": every second id is nearly 0, as if ids had ", width, " bytes; if they have, ",
-      width == 4 ? "give the file a name that ends with .u32"
-                 : "convert it: python3 -c \"import numpy, sys; numpy.fromfile(sys.argv[1], "
-                   "'int64').astype('uint32').tofile('train.u32')\" " +
-                       for_shell(file.name));
+// What ids of 2 bytes seem to be instead, and NumPy's name for it. Of such ids, half have a low
+// byte of 128 or more, if most have a high one.
+struct Seeming {
+  const char *what, *dtype;
+};
+std::optional<Seeming> other_type(const IdsOfFile& file) {
+  constexpr size_t kFewest = 256, kMost = 8192, kNearlyZero = 4;
+  if (file.begin > 0 || file.id_bytes() != 2 || file.bytes.size() < kFewest) return {};
+  const auto byte = [&](size_t at) { return std::to_integer<size_t>(file.bytes[at]); };
+  size_t low = 0, high = 0, with_high = 0, ids = 0, first_of_two = 0;
+  for (size_t at = 0; at + 2 <= std::min(file.bytes.size(), kMost); at += 2, ++ids) {
+    low = std::max(low, byte(at)), high = std::max(high, byte(at + 1));
+    with_high += byte(at + 1) > 0;
+    if (at % 4 == 0) first_of_two = std::max(first_of_two, byte(at) + byte(at + 1));
+  }
+  if (first_of_two == 0 && high >= kNearlyZero)
+    return {{"every second id is 0, as if they were float32", "float32"}};
+  if (2 * with_high < ids || low >= 128 || high < kNearlyZero) return {};
+  if (low < kNearlyZero || high >= 128)
+    return {{"their bytes seem to be in the other order", ">u2"}};
+  return {{"all bytes are small, as if each were an id", "uint8"}};
+}
+
+void say_if_of_another_type(const IdsOfFile& file) {
+  const auto convert = [&](const char* dtype) {
+    return detail::joined(
+        {"; if so, convert it: python3 -c \"import numpy, sys; "
+         "numpy.fromfile(sys.argv[1], '",
+         dtype, "').astype('uint32').tofile('train.u32')\" ", for_shell(file.name)});
+  };
+  if (const size_t width = wider_width(file))
+    log_message(
+        file.name, ": every second id is nearly 0, as if ids had ", width, " bytes",
+        width == 4 ? "; if so, give the file a name that ends with .u32" : convert("int64"));
+  else if (const auto other = other_type(file))
+    log_message(file.name, ": ", other->what, convert(other->dtype));
 }
 
 int64_t largest_id(const IdsOfFile& file) {
@@ -508,7 +536,7 @@ TokenDataset::TokenDataset(const std::vector<std::filesystem::path>& files,
       files_.emplace_back(file);
       opened.push_back(ids_of_file(file, files_.back().bytes(), options.bytes_per_id));
       (part == &files ? train : val).add(opened.back().run, true);
-      if (options.bytes_per_id == 0) say_if_wider(opened.back());
+      if (options.bytes_per_id == 0) say_if_of_another_type(opened.back());
       largest.push_back(largest_id(opened.back()));
       vocab_size = std::max({vocab_size, opened.back().vocab_size, largest.back() + 1});
     }

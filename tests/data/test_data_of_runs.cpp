@@ -102,9 +102,9 @@ TEST_F(DataOfRuns, ASpecialTokenInAPromptIsAToken) {
                       path("a.txt"))
                 .code,
             0);
-  ASSERT_EQ(run_shell(train("--data " + path("a.txt") + " --tokenizer " + path("bpe.json") + out))
-                .code,
-            0);
+  ASSERT_EQ(
+      run_shell(train("--data " + path("a.txt") + " --tokenizer " + path("bpe.json") + out)).code,
+      0);
   const Ran ran = run_shell("inkling sample --max_new_tokens 0 --attention " + path("a.html") +
                             " --start 'a<|endoftext|>b'" + out);
   EXPECT_EQ(ran.out, "a<|endoftext|>b\n") << ran.err;

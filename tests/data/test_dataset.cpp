@@ -506,6 +506,36 @@ TEST(TokenDataset, NamesTheFileThatCannotBeRead) {
   EXPECT_EQ(unnamed.tokenizer().vocab_size(), 264) << "the largest id and one";
 }
 
+// Where a run would learn other ids than the file has, and the bytes leave no doubt.
+TEST(TokenDataset, SaysWhereIdsAreOfAnotherType) {
+  const TempFolder folder;
+  std::vector<uint8_t> bytes;
+  std::vector<uint16_t> ids, small, swapped, swapped_small, with_an_end;
+  std::vector<float> floats;
+  for (uint32_t i = 0; i < 2000; ++i) {
+    const auto id = static_cast<uint16_t>(i * 7919 % 20'011), letter = uint16_t(1 + id % 65);
+    bytes.push_back(static_cast<uint8_t>(letter));
+    ids.push_back(id), small.push_back(letter);
+    swapped.push_back(__builtin_bswap16(id)), swapped_small.push_back(__builtin_bswap16(letter));
+    with_an_end.push_back(i % 10 == 9 ? uint16_t{50256} : letter);
+    floats.push_back(letter);
+  }
+  std::string said;
+  set_log_callback([&](const std::string& text) { said = text; });
+  const auto told = [&](const std::string& content) {
+    said.clear();
+    const TokenDataset data(folder.write("train.bin", content), nullptr);
+    const size_t at = said.find("sys.argv[1], '");
+    return at == std::string::npos ? "" : said.substr(at + 14, said.find('\'', at + 14) - at - 14);
+  };
+  EXPECT_EQ(told(raw_bytes(bytes)), "uint8") << said;
+  EXPECT_EQ(told(raw_bytes(swapped)), ">u2") << said;
+  EXPECT_EQ(told(raw_bytes(swapped_small)), ">u2") << said;
+  EXPECT_EQ(told(raw_bytes(floats)), "float32") << said;
+  for (const auto& right : {ids, small, with_an_end}) EXPECT_EQ(told(raw_bytes(right)), "") << said;
+  set_log_callback({});
+}
+
 // Read by twos, half of the ids would be no tokens.
 TEST(TokenDataset, SaysWhereIdsLookWider) {
   const TempFolder folder;

@@ -247,7 +247,7 @@ TEST_F(Runs, WhatARunReadsIsNotReplacedOrMovedAside) {
   ASSERT_EQ(run_shell(train("--data " + path("a.txt") + in)).code, 0);
   std::ofstream(sample) << text;
   for (const std::string& data : {"--data " + sample, "--data " + path("out/samples"),
-                                 "--data " + path("a.txt") + " --val_data " + sample})
+                                  "--data " + path("a.txt") + " --val_data " + sample})
     expect_error(train(data + " --overwrite" + in), 2,
                  sample + " is in " + path("out") + ", where the run would replace it");
   EXPECT_EQ(read_file(sample), text);
@@ -271,12 +271,24 @@ TEST_F(Runs, ALinkToADiskStays) {
   ASSERT_EQ(run_shell(here + train("")).code, 0);
   const Ran again = run_shell(here + train(""));
   EXPECT_EQ(again.code, 0) << again.err;
-  EXPECT_NE(again.out.find("The run that was in out is in " +
-                           fs::canonical(path("disk")).string() + "/out.1 now"),
+  EXPECT_NE(again.out.find("The run that was in out is in " + fs::canonical(path("disk")).string() +
+                           "/out.1 now"),
             std::string::npos)
       << again.out;
   EXPECT_TRUE(fs::is_symlink(path("out")));
   EXPECT_TRUE(fs::exists(path("disk/out/ckpt")) && fs::exists(path("disk/out.1/ckpt")));
+}
+
+// It is read once, so what comes after it needs a file.
+TEST_F(Runs, WhatIsPrintedAfterAPipeCanBeTyped) {
+  std::ofstream(path("a.txt")) << std::string(3000, 'a') + std::string(3000, 'b');
+  const std::string pipe = path("pipe");
+  ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
+  const Ran ran = run_shell("cat " + path("a.txt") + " >" + pipe + " & " +
+                            train("--final_eval off --data " + pipe + " --out_dir " + path("out")));
+  EXPECT_EQ(ran.code, 0) << ran.err;
+  EXPECT_NE(ran.out.find("eval --out_dir " + path("out") + " --data FILE\n"), std::string::npos)
+      << ran.out;
 }
 
 // What a checkpoint says is read with errors that name the field, and the one before is tried.
