@@ -211,9 +211,11 @@ void check_replaceable(const fs::path& out_dir, const std::string& name) {
       if (!fs::exists(fs::symlink_status(folder)) || is_ours(folder)) return;
       const fs::path stranger = fs::is_symlink(folder) ? fs::path() : visible_stranger(folder);
       if (!stranger.empty() && checkpoint_exists(out_dir, name))
-        detail::fail({stranger.string(), ": is not of a checkpoint of inkling, and a save would "
+        detail::fail({stranger.string(),
+                      ": is not of a checkpoint of inkling, and a save would "
                       "replace it; move it away, or choose another out_dir"});
-      detail::fail({folder.string(), ": is not a checkpoint of inkling, and a save would replace "
+      detail::fail({folder.string(),
+                    ": is not a checkpoint of inkling, and a save would replace "
                     "it; move it away, or choose another out_dir"});
     });
   }
@@ -224,7 +226,8 @@ void check_deletable(const fs::path& out_dir, const std::string& name) {
   file_operation([&] {
     for (const fs::path& folder : candidates(out_dir, name))
       if (const fs::path stranger = visible_stranger(folder); !stranger.empty())
-        detail::fail({stranger.string(), ": is in the checkpoint that would be deleted, and not "
+        detail::fail({stranger.string(),
+                      ": is in the checkpoint that would be deleted, and not "
                       "of it; move it away"});
   });
 }
@@ -251,16 +254,8 @@ static void put_in_place(const fs::path& out_dir, const std::string& name) {
   sync_folder(out_dir);
 }
 
-std::string save_checkpoint(const fs::path& out_dir, const std::string& name,
-                            const Checkpoint& checkpoint) {
-  const fs::path fresh = candidates(out_dir, name)[1];
-  check_replaceable(out_dir, name);
-  file_operation([&] {
-    fs::create_directories(out_dir);
-    if (is_complete(fresh)) put_in_place(out_dir, name);
-    remove_folder(fresh);
-    fs::create_directory(fresh);
-  });
+// Returns the checksum of all.
+static std::string write_files(const fs::path& fresh, const Checkpoint& checkpoint) {
   write_json(fresh / kConfig, checkpoint.config);
   save(fresh / kModel, checkpoint.model);
   save(fresh / kOptimizer, checkpoint.optimizer);
@@ -274,6 +269,29 @@ std::string save_checkpoint(const fs::path& out_dir, const std::string& name,
   const std::string checksum = checksum_of(text_of(state));
   state["checksum"] = checksum;
   write_json(fresh / kState, state);  // the last one: without it the folder is not a checkpoint
+  return checksum;
+}
+
+std::string save_checkpoint(const fs::path& out_dir, const std::string& name,
+                            const Checkpoint& checkpoint) {
+  const fs::path fresh = candidates(out_dir, name)[1];
+  check_replaceable(out_dir, name);
+  file_operation([&] {
+    fs::create_directories(out_dir);
+    if (is_complete(fresh)) put_in_place(out_dir, name);
+    remove_folder(fresh);
+    fs::create_directory(fresh);
+  });
+  std::string checksum;
+  try {
+    checksum = write_files(fresh, checkpoint);
+  } catch (...) {  // for instance, the disk is full
+    try {
+      remove_folder(fresh);
+    } catch (const fs::filesystem_error&) {
+    }
+    throw;
+  }
   file_operation([&] { put_in_place(out_dir, name); });
   return checksum;
 }

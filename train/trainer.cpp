@@ -109,7 +109,8 @@ std::unique_ptr<Dataset> dataset_for(const TrainConfig& config, const std::strin
   INK_CHECK(config.data_changed || config.data.empty() || !config.val_data.empty() ||
                 config.val_fraction == saved->config.val_fraction,
             "resume: ", saved->folder.string(), " has val_fraction ", saved->config.val_fraction,
-            ", got ", config.val_fraction, ", with which it would validate on other text, some of "
+            ", got ", config.val_fraction,
+            ", with which it would validate on other text, some of "
             "which it was trained on; leave it out, or go on with --data_changed");
   // If the run has no fingerprint, the vocabulary of the files is compared with the run's.
   if (config.data_changed) return make_dataset(of_other_data(config), saved->tokenizer);

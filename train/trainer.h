@@ -229,10 +229,10 @@ struct LoadedModel : SavedRun {
 LoadedModel load_model(const std::string& out_dir, const std::string& name = "",
                        const std::string& weights = "");
 
-/// Lets a model continue `start` (Tokenizer::encode_with_special), and passes each piece of text to `write` as it is chosen. An
-/// empty start is where a text begins: the tokenizer's token between documents, or a line end, or
-/// else its first token. Characters that the tokenizer does not know are an error. Returns the ids
-/// of the whole text, including the start.
+/// Lets a model continue `start` (Tokenizer::encode_with_special), and passes each piece of text to
+/// `write` as it is chosen. An empty start is where a text begins: the tokenizer's token between
+/// documents, or a line end, or else its first token. Characters that the tokenizer does not know
+/// are an error. Returns the ids of the whole text, including the start.
 std::vector<int64_t> write_sample(const LanguageModel& model, const Tokenizer& tokenizer,
                                   const std::string& start, const GenerateOptions& options,
                                   const std::function<void(const std::string&)>& write);

@@ -481,7 +481,8 @@ TEST(OtherNames, ALineSaysWhatIsTaken) {
   EXPECT_NE(warm.out.find("\nwarmup_iters = 10\n"), std::string::npos);
   EXPECT_NE(warm.out.find("\nschedule = \"constant\"\n"), std::string::npos);
   for (const char* command : {"eval", "sample", "bench"})
-    expect_refused({command, file}, std::string("; ") + command + " reads no config file: type its");
+    expect_refused({command, file},
+                   std::string("; ") + command + " reads no config file: type its");
 }
 
 TEST(OtherNames, ThePageHasTheSameRows) {
@@ -710,7 +711,8 @@ TEST(OtherNames, LlmcsCommandLinesAreTaken) {
   expect_refused({"train", "--max_iters", "3", "--num_iterations", "4"}, "is given twice");
   expect_refused({"train", "-b", "4", "-t", "32", "-d", "1024", "--gradient_accumulation_steps=3"},
                  "--gradient_accumulation_steps is given twice: -d is the same");
-  expect_refused({"train", "--min_lr=1e-5", "-q", "0.1"}, "-q is given twice: --min_lr is the same");
+  expect_refused({"train", "--min_lr=1e-5", "-q", "0.1"},
+                 "-q is given twice: --min_lr is the same");
   expect_refused({"train", "--per_device_train_batch_size", "4"}, "did you mean --batch_size?");
   expect_refused({"train", "--num_train_epochs=3"}, "did you mean --max_iters?");
   expect_refused({"eval", "-b", "4"}, "there is no option -b\n");

@@ -50,9 +50,8 @@ TEST_F(Resume, BestIsMeasuredOnWhatTheRunMeasures) {
             best()["best_val_loss"]);
   EXPECT_NE(run_program("eval --out_dir " + path("out")).out.find("hard.txt"), std::string::npos);
   int steps = 202;
-  for (const std::string other :
-       {"--eval_iters 7", "--seed 8", "--batch_size 3", "--val_fraction 0.3 --data_changed",
-        "--eval_iters 0"}) {
+  for (const std::string other : {"--eval_iters 7", "--seed 8", "--batch_size 3",
+                                  "--val_fraction 0.3 --data_changed", "--eval_iters 0"}) {
     const std::string set = best()["validation_set"];
     EXPECT_NE(resume(++steps, other).err.find("is not compared"), std::string::npos) << other;
     EXPECT_NE(best()["validation_set"], set) << other;
@@ -175,9 +174,11 @@ TEST_F(Resume, AnOddLearningRateIsSaid) {
                     low =
                         "the learning rate ends at 4.0e-05 and never gets to 4.0e-03: "
                         "--warmup_iters 1999 is the whole run";
-  EXPECT_TRUE(told("--learning_rate 1e-6", rises));
-  EXPECT_FALSE(told("--learning_rate 1e-6 --min_lr -1", rises));
-  EXPECT_FALSE(told("--learning_rate 1e-6 --schedule constant", rises));
+  EXPECT_TRUE(told("--learning_rate 1e-6 --warmup_iters 5", rises));
+  EXPECT_FALSE(told("--learning_rate 0 --max_iters 3", rises)) << "it is in its warm-up";
+  EXPECT_TRUE(told("--learning_rate 0.5 --max_iters 3", "and never gets to 5.0e-01"));
+  EXPECT_FALSE(told("--learning_rate 1e-6 --warmup_iters 5 --min_lr -1", rises));
+  EXPECT_FALSE(told("--learning_rate 1e-6 --warmup_iters 5 --schedule constant", rises));
   EXPECT_TRUE(told("--warmup_iters 1999", low));
   EXPECT_FALSE(told("--max_iters 200 --warmup_iters 200", "never gets to"));  // but for rounding
   EXPECT_FALSE(told("", "the learning rate"));

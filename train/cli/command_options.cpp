@@ -694,8 +694,9 @@ bool CommandOptions::parse(const Arguments& arguments, bool quiet) {
       if (one.is_fixed()) continue;
       const auto [before, is_first] = seen.emplace(one.option, one.label);
       if (!is_first)
-        throw UsageError(one.label + " is given twice" +
-                         (one.label == before->second ? "" : ": " + before->second + " is the same"));
+        throw UsageError(
+            one.label + " is given twice" +
+            (one.label == before->second ? "" : ": " + before->second + " is the same"));
     }
   };
   for (const GivenOption& one : of_line) {

@@ -88,14 +88,17 @@ std::string changed_rate(const TrainConfig& now, const SavedRun& saved) {
 
 std::string odd_rate(const TrainConfig& config) {
   const int64_t steps = config.lr_decay_iters < 0 ? config.max_iters : config.lr_decay_iters;
-  const bool falls = config.schedule_name != "constant" && steps <= config.max_iters;
+  const bool falls = config.schedule_name != "constant" && steps <= config.max_iters &&
+                     config.warmup_iters < config.max_iters;
   if (falls && config.min_lr > config.learning_rate)
     return fmt::format(
         "the learning rate rises to {:.1e}: --min_lr is above --learning_rate, {:.1e} (--min_lr -1 "
         "is a tenth of it)",
         config.min_lr, config.learning_rate);
-  if (config.warmup_iters <= TrainConfig().warmup_iters || config.warmup_iters < config.max_iters)
-    return "";
+  const TrainConfig initial;
+  const bool is_asked =
+      config.warmup_iters > initial.warmup_iters || config.learning_rate != initial.learning_rate;
+  if (!is_asked || config.warmup_iters < config.max_iters) return "";
   const auto shown = [](double rate) { return fmt::format("{:.1e}", rate); };
   const std::string last = shown(config.schedule()(std::max<int64_t>(config.max_iters, 1) - 1)),
                     highest = shown(config.learning_rate);

@@ -109,10 +109,11 @@ int sample_command(const Arguments& arguments) {
   ModelOptions model;
   SampleOptions options;
   model.add_to(command);
-  command.add("--start", &options.start,
-              "text to continue, in which <|endoftext|> is that token, or FILE:path; by default the "
-              "beginning of a line",
-              {.may_be_empty = true});
+  command.add(
+      "--start", &options.start,
+      "text to continue, in which <|endoftext|> is that token, or FILE:path; by default the "
+      "beginning of a line",
+      {.may_be_empty = true});
   command.add("--num_samples", &options.num_samples, "how many texts",
               {.shows_default = true, .limits = {1, 1e9}});
   command.add(

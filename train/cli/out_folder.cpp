@@ -204,11 +204,13 @@ OutFolder::~OutFolder() { unlock(); }
 void OutFolder::check_not_read(const char* option, const std::vector<fs::path>& files) const {
   for (const fs::path& file : files) {
     const fs::path path = within(folder_, file);
-    const std::string begin = fmt::format("{}: {} is in {}", option, file.string(), folder_.string());
+    const std::string begin =
+        fmt::format("{}: {} is in {}", option, file.string(), folder_.string());
     if (is_of_run(folder_, file))
       throw UsageError(begin + ", where the run would replace it; copy it to another place");
     if (holds_old_run_ && !overwrite_ && !path.empty() && *path.begin() != "..")
-      throw UsageError(begin + ", which would be moved aside with the run that it holds; move the "
+      throw UsageError(begin +
+                       ", which would be moved aside with the run that it holds; move the "
                        "file elsewhere, or name another --out_dir");
   }
 }

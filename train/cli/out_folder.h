@@ -10,9 +10,9 @@ class OutFolder {
  public:
   /// Makes the folder, and locks it for as long as this lives. Throws if another process has locked
   /// it, if another run keeps the folder for itself, such as its ckpt, if a save would replace
-  /// something that is not a checkpoint of inkling, or if `samples` is not a folder. Also throws if a new run (init_from is not resume) finds an older one, unless
-  /// `overwrite` is set or the user has not `named` the folder. Does not change what is in the
-  /// folder.
+  /// something that is not a checkpoint of inkling, or if `samples` is not a folder. Also throws
+  /// if a new run (init_from is not resume) finds an older one, unless `overwrite` is set or the
+  /// user has not `named` the folder. Does not change what is in the folder.
   OutFolder(const TrainConfig& config, bool named, bool overwrite);
   ~OutFolder();
   OutFolder(const OutFolder&) = delete;

@@ -85,6 +85,12 @@ class TrainRun {
     last_report_ = Clock::now();
     try {
       return train();
+    } catch (const Error& error) {
+      note_failure(error.what());
+      const nlohmann::json saved = checkpoint_state(config_.out_dir, kLastCheckpoint);
+      if (processes().size() > 1 || !saved.contains("step")) throw;
+      throw Error(fmt::format("{}\nThe run is kept as after step {}. To go on from there: {}",
+                              error.what(), saved.at("step").dump(), resume_typed()));
     } catch (const std::exception& error) {
       note_failure(error.what());
       throw;
@@ -404,16 +410,27 @@ class TrainRun {
     if (trainer_.steps_done() > reported_step()) report();
     page_.tell_findings(RunState::stopped, told_overfitting_);
     page_.write(RunState::stopped);
-    console_.paragraph(
-        fmt::format("{} after step {}; saved. To go on: {} {}", why, trainer_.steps_done(),
-                    typed("train --init_from resume --out_dir"), for_shell(config_.out_dir)));
+    console_.paragraph(fmt::format("{} after step {}; saved. To go on: {}", why,
+                                   trainer_.steps_done(), resume_typed()));
     return code;
   }
 
   int stop_interrupted() { return stop_early("Interrupted", kSignal + noted_signal()); }
 
+  // A pipe is read once.
+  std::string data_typed() const {
+    std::error_code unknown;
+    for (const auto* names : {&config_.data, &config_.val_data})
+      for (const std::string& name : *names)
+        if (std::filesystem::is_fifo(name, unknown)) return " --data FILE";
+    return "";
+  }
   std::string eval_typed() const {
-    return typed("eval --out_dir") + " " + for_shell(config_.out_dir);
+    return typed("eval --out_dir") + " " + for_shell(config_.out_dir) + data_typed();
+  }
+  std::string resume_typed() const {
+    return typed("train --init_from resume --out_dir") + " " + for_shell(config_.out_dir) +
+           data_typed();
   }
 
   // The best model is chosen by the loss of the same batches every time. False: interrupted.
@@ -527,8 +544,8 @@ struct TrainOptions {
   bool print_config = false, overwrite = false, check = false;
   bool names_out_dir = false;
   std::set<std::string> names, typed;  // of settings of the model; typed: not in a config file
-  std::string profile;          // a file
-  std::string unused;           // what is wrong with an option that does nothing
+  std::string profile;                 // a file
+  std::string unused;                  // what is wrong with an option that does nothing
 };
 
 // Options override the config file, which overrides `config`. False: help was printed instead.
