@@ -284,9 +284,12 @@ class Tensor {
   ValuesIndices sort(int64_t dim = -1, bool descending = false) const;
   ValuesIndices topk(int64_t k, int64_t dim = -1, bool largest = true) const;
   Tensor argsort(int64_t dim = -1, bool descending = false) const;
-  Tensor matmul(const Tensor&other) const, bmm(const Tensor&other) const;
-  Tensor dot(const Tensor&other) const, outer(const Tensor&other) const;
-  Tensor max(const Tensor&other) const, min(const Tensor&other) const;
+  Tensor matmul(const Tensor& other) const;
+  Tensor bmm(const Tensor& other) const;
+  Tensor dot(const Tensor& other) const;
+  Tensor outer(const Tensor& other) const;
+  Tensor max(const Tensor& other) const;
+  Tensor min(const Tensor& other) const;
   Tensor gather(int64_t dim, const Tensor& ids) const;
   Tensor index_select(int64_t dim, const Tensor& ids) const;
   Tensor scatter(int64_t dim, const Tensor& ids, const Tensor& source) const;
@@ -294,7 +297,8 @@ class Tensor {
   Tensor scatter_add(int64_t dim, const Tensor& ids, const Tensor& source) const;
   Tensor index_put(std::initializer_list<Index> indices, const Tensor& values,
                    bool accumulate = false) const;
-  Tensor masked_select(const Tensor&mask) const, nonzero() const;
+  Tensor masked_select(const Tensor& mask) const;
+  Tensor nonzero() const;
   Tensor flip(const Shape& dims) const;
   Tensor roll(const Shape& shifts, const Shape& dims = {}) const;
   Tensor repeat(const Shape& times) const;
