@@ -66,6 +66,7 @@ case ${NINJA_SAYS:-} in
   steps) for ((i = 1; i <= 40; ++i)); do echo "@@ $i 40 Building CXX object x.o"; done ;;
   forever)
     trap 'echo "ninja: build stopped: interrupted by user."; echo stopped >>"$calls"; exit 2' INT
+    echo ready >>"$calls"
     while :; do echo "@@ 1 2 Building CXX object x.o"; done ;;
   *) printf '@@ 1 2 Building CXX object x.o\n%s\n' "$NINJA_SAYS" ;;
 esac
@@ -281,8 +282,7 @@ called '^ninja .* -j 1'
 set -m  # a process group of its own, which Ctrl-C reaches as a whole
 : >"$calls"
 env PATH="$bin" NINJA_SAYS=forever "$checkout/run.sh" build >"$work/out" 2>&1 &
-for _ in {1..50}; do grep -q ninja "$calls" && break; sleep 0.1; done
-sleep 0.1
+for _ in {1..600}; do grep -q ready "$calls" && break; sleep 0.1; done
 kill -INT -- -$!
 code=0; wait $! || code=$?
 case_name=Ctrl-C out=$(cat "$work/out")
