@@ -1,6 +1,8 @@
-// usage: race ordered|unordered
-// Shows what the thread sanitizer sees of OpenMP: nothing where regions, barriers and critical
-// sections order all that threads do, a race where nothing orders it.
+// usage: race ordered|unordered|ops
+// ordered, unordered: what the thread sanitizer sees of OpenMP: nothing where regions, barriers and
+// critical sections order all that threads do, a race where nothing orders it.
+// ops: every row of train/cases/op_cases.cpp forward and backward, also on inputs so large that
+// threads share them.
 #include <omp.h>
 
 #include <cstdio>
@@ -8,6 +10,7 @@
 #include <vector>
 
 #include "autograd/base/parallel.h"
+#include "train/cases/op_case_inputs.h"
 
 namespace {
 
@@ -43,11 +46,23 @@ int64_t unordered() {
   return sum;
 }
 
+int64_t ops() {
+  int64_t runs = 0;
+  for (const ink::OpCase& row : ink::op_cases()) {
+    for (const auto& set : row.inputs) {
+      run_case(row, set, make_inputs(set, ink::f32));
+      ++runs;
+    }
+  }
+  return runs;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
   omp_set_num_threads(kThreads);
   const std::string_view way = argc > 1 ? argv[1] : "";
-  if (way != "ordered" && way != "unordered") return 2;
-  std::printf("%ld\n", static_cast<long>(way == "ordered" ? ordered() : unordered()));
+  if (way != "ordered" && way != "unordered" && way != "ops") return 2;
+  const int64_t result = way == "ops" ? ops() : way == "ordered" ? ordered() : unordered();
+  std::printf("%ld\n", static_cast<long>(result));
 }
