@@ -255,10 +255,12 @@ TEST_F(AttentionMask, AHiddenValueReachesNobody) {
           for (size_t bad = 0; bad < 4; ++bad) {
             const int64_t rows = inputs[bad].size(1);
             if (T > (short_ones ? 20 : 100) && std::isinf(poison)) continue;  // seconds
-            for (const int64_t at : {rows / 2, rows - 2})
+            for (const int64_t at : {rows / 2, rows - 2}) {
+              if (short_ones && T > 20 && at != rows / 2) continue;
               expect_reaches_only(how, inputs, bad, at, poison, clean,
                                   how.name + " " + std::to_string(T) + " " + name_of(dtype) + ", " +
                                       "qkvd"[bad] + std::to_string(at) + std::to_string(poison));
+            }
           }
         }
       }
