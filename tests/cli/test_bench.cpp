@@ -154,13 +154,13 @@ TEST(Profiler, TraceHasNamesWithQuotes) {
   {
     const Observe observe(profiler);
     profiler.start();
-    record("own \"op\"", {x}, x.detach() * 1, [](const Tensor& dy) -> Grads { return {dy}; });
+    record("test_ \"op\"", {x}, x.detach() * 1, [](const Tensor& dy) -> Grads { return {dy}; });
     profiler.span("epoch \\ \"1\"\n");
   }
   profiler.save_trace(folder / "trace.json");
   std::set<std::string> names;
   for (const json& event : read_json(folder / "trace.json")) names.insert(event.at("name"));
-  for (const char* name : {"own \"op\"", "h.\"0\"", "epoch \\ \"1\"\n"})
+  for (const char* name : {"test_ \"op\"", "h.\"0\"", "epoch \\ \"1\"\n"})
     EXPECT_TRUE(names.count(name)) << name;
 }
 
