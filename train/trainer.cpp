@@ -368,6 +368,7 @@ Trainer::Trainer(const TrainConfig& config, const std::optional<SavedRun>& saved
   if (device_.is_cpu()) check_memory("this run", memory_.total());
   optimizer_ = optimizer_of(shards_ ? shards_->own() : model_->named_parameters());
   loss_sum_ = zeros({});
+  zero_ = zeros({});
   if (saved) resume(*saved);
   skipped_before_ = skipped().total;
   if (config_.ema > 0)
@@ -666,7 +667,7 @@ void Trainer::forward_backward_update() {
   if (shards_) shards_->share_values();
   if (averaging_) averaging_->update(optimizer_->status().finite);
   clear_gradients();
-  loss_sum_.add_(where(optimizer_->status().finite, step_loss, 0));
+  loss_sum_.add_(where(optimizer_->status().finite, step_loss, zero_));
 }
 
 void Trainer::clear_gradients() {

@@ -91,7 +91,9 @@ TEST_P(CudaReplay, StepsHaveTheBitsOfThoseDoneOpByOp) {
   TrainConfig accumulating = config("cuda");
   accumulating.gradient_accumulation_steps = 2;
   accumulating.dtype = GetParam();
-  Trainer replayed(accumulating), plain(accumulating);
+  TrainConfig beside = accumulating;
+  beside.out_dir = (folder_ / "plain").string();
+  Trainer replayed(accumulating), plain(beside);
   for (int i = 0; i < 8; ++i) {
     replayed.step();
     {
@@ -109,7 +111,7 @@ TEST_P(CudaReplay, StepsHaveTheBitsOfThoseDoneOpByOp) {
   replayed.save("ckpt");
   const std::string first = read_file(folder_ / "run/ckpt/model.safetensors");
   plain.save("ckpt");
-  EXPECT_EQ(first, read_file(folder_ / "run/ckpt/model.safetensors"));
+  EXPECT_EQ(first, read_file(folder_ / "plain/ckpt/model.safetensors"));
   EXPECT_FALSE(first.empty());
 }
 
@@ -129,7 +131,7 @@ TEST_F(Cuda, RecordedStepsHaveFewLaunches) {
   if (describe(gpu) != "emulated GPU") GTEST_SKIP() << "the emulator names launches by their op";
   const std::string graph = (folder_ / "graph.dot").string();
   for (const auto& [setting, most] :
-       {std::pair("baby", 101), std::pair("char --dtype bfloat16 --dropout 0.2", 137)}) {
+       {std::pair("baby", 102), std::pair("char --dtype bfloat16 --dropout 0.2", 138)}) {
     const Ran ran =
         run_shell("INKLING_EMULATED_DRY=1 INKLING_CUDA_GRAPH=" + graph +
                   " inkling bench --device cuda --steps 2 --profile_steps 0 --config " + setting);
