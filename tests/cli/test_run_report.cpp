@@ -464,8 +464,8 @@ TEST(Findings, PlantedFaultsAreNamed) {
   EXPECT_TRUE(any_has(found("wide", 2e-3), "fault: h.1.mlp.c_fc.weight: its norm is "));
   EXPECT_TRUE(
       any_has(found("pinned", 2e-3), "do not learn, while similar ones do: h.1.attn head 0"));
-  const auto fast = found("gpt", 0.15);
-  EXPECT_TRUE(any_has(fast, "the learning rate is too high (it is 0.15; try 0.05)"))
+  const auto fast = found("gpt", 0.6);
+  EXPECT_TRUE(any_has(fast, "the learning rate is too high (it is 0.6; try 0.2)"))
       << ::testing::PrintToString(fast);
 }
 
