@@ -244,7 +244,8 @@ class Tensor {
   Tensor clamp_min(Tensor min) const, clamp_min(Scalar min) const;
   Tensor clamp_max(Tensor max) const, clamp_max(Scalar max) const;
   Tensor maximum(Tensor other) const, maximum(Scalar other) const;
-  Tensor minimum(Tensor other) const, minimum(Scalar other) const, atan2(Tensor other) const;
+  Tensor minimum(Tensor other) const, minimum(Scalar other) const;
+  Tensor atan2(Tensor other) const;
   Tensor masked_fill(const Tensor& mask, const Scalar& value) const;
   Tensor masked_fill(const Tensor& mask, const Tensor& value) const;
   Tensor where(const Tensor& condition, const Tensor& other) const;

@@ -387,7 +387,8 @@ class Preparation {
   }
 
   std::string text_of_line(std::string_view line) const {
-    INK_CHECK(line.find_first_not_of(" \t") != line.find('['),
+    const size_t begin = line.find_first_not_of(" \t");
+    INK_CHECK(begin == std::string_view::npos || line[begin] != '[',
               "expected an object in each line, got an array; of one array in all, this makes "
               "lines: jq -c '.[]'");
     const json object = parse_json(line);

@@ -337,7 +337,7 @@ void Adam::update(ParameterLists& parameters, const OptimizerStep& step) {
   for (size_t i = 0; i < lists.grads.size(); ++i) {
     if (!lists.grads[i].defined()) continue;
     const Tensor p(lists.values[i]), share = decay.select(0, static_cast<int64_t>(i));
-    const Tensor g = Tensor(lists.grads[i]) * Tensor(step.clip);  // of a scalar: f64
+    const Tensor g = Tensor(lists.grads[i]) * Tensor(step.clip);  // f64 if g has no dimensions
     lists.grads[i] = g.to(p.dtype()) + p * share.to(p.dtype());
   }
   lists.decay = zeros_like(decay);

@@ -188,11 +188,9 @@ struct Gap {
     const std::vector<double> training = numbers_since(metrics, "train_loss", since);
     const auto first =
         std::find_if(training.begin(), training.end(), [](double x) { return std::isfinite(x); });
-    const bool learns =
-        first != training.end() &&
-        now<kFlatLoss* * first,                      // else it diverges
-            once = lowest + 2 >= all.losses.size(),  // one evaluation is above the lowest: noise?
-            lags = setting(run, "ema")> 0;  // the training loss is not that of the averaged weights
+    const bool learns = first != training.end() && now < kFlatLoss * *first;  // else it diverges
+    const bool once = lowest + 2 >= all.losses.size();  // only one is above the lowest: noise?
+    const bool lags = setting(run, "ema") > 0;  // the training loss is not of the averaged weights
     rises = learns && loss > (once ? kRisingOnce : kRising) * low && loss > kSomewhat * now &&
             now < kFlatLoss * then;
     far = learns && !lags && loss > kOfTraining * now + kAboveTraining;
