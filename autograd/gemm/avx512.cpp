@@ -78,14 +78,35 @@ template <bool kPairs>
   }
 }
 
-// R rows by V vectors of the result; the last vector has the lanes `last`.
+// Stores a block as float or bfloat16.
+template <bool kPairs, int R, int V, class T>
+[[gnu::always_inline]] inline void store_block(const __m512 (&sums)[R][V], T* to, int64_t ld,
+                                               __mmask16 last) {
+#pragma GCC unroll 14
+  for (int i = 0; i < R; ++i, to += ld) {
+    for (int v = 0; v < V; ++v) {
+      const __mmask16 lanes = v == V - 1 ? last : __mmask16{0xffff};
+      if constexpr (std::is_same_v<T, float>) {
+        _mm512_mask_storeu_ps(to + v * kLanes, lanes, sums[i][v]);
+      } else {
+        _mm256_mask_storeu_epi16(to + v * kLanes, lanes, rounded<kPairs>(sums[i][v]));
+      }
+    }
+  }
+}
+
+// R rows by V vectors of the result; the last vector has the lanes `last`. Structs of more than 16
+// bytes come by reference: a call that copies one reads it in other pieces than those just written,
+// and waits until they have left the store buffer.
 template <bool kPairs, int R, int V>
-void multiply_block(int64_t steps, Left left, const float* right, Start start, float* c, int64_t ld,
-                    __mmask16 last) {
+void multiply_block(int64_t steps, const Left& left, const float* right, Start start,
+                    const GemmResult& c, __mmask16 last) {
+  const int64_t element = size_of(c.dtype);
+  char* to = static_cast<char*>(c.data);
 #pragma GCC unroll 14
   for (int i = 0; i < R; ++i) {  // prefetches the result, written at the end
-    __builtin_prefetch(c + i * ld, 1);
-    __builtin_prefetch(c + i * ld + kWidth - 1, 1);
+    __builtin_prefetch(to + i * c.ld * element, 1);
+    __builtin_prefetch(to + (i * c.ld + kWidth - 1) * element, 1);
   }
   __m512 sums[R][V] = {};
   const char* rows[(R + 2) / 3];  // of every third row: the next ones are a stride or two away
@@ -102,47 +123,27 @@ void multiply_block(int64_t steps, Left left, const float* right, Start start, f
     for (const char*& row : rows) row += left.step_stride;
     right += kWidth;
   }
-  const float* from = start.data;
+  if (const float* from = start.data; from != nullptr) {
 #pragma GCC unroll 14
-  for (int i = 0; i < R; ++i, from += start.ld, c += ld) {
-    for (int v = 0; v < V; ++v) {
-      const __mmask16 lanes = v == V - 1 ? last : __mmask16{0xffff};
-      if (start.data != nullptr)
+    for (int i = 0; i < R; ++i, from += start.ld) {
+      for (int v = 0; v < V; ++v) {
+        const __mmask16 lanes = v == V - 1 ? last : __mmask16{0xffff};
         sums[i][v] = _mm512_add_ps(sums[i][v], _mm512_maskz_loadu_ps(lanes, from + v * kLanes));
-      _mm512_mask_storeu_ps(c + v * kLanes, lanes, sums[i][v]);
+      }
     }
   }
+  c.dtype == bf16 ? store_block<kPairs>(sums, static_cast<bfloat16*>(c.data), c.ld, last)
+                  : store_block<kPairs>(sums, static_cast<float*>(c.data), c.ld, last);
 }
 
-using MultiplyBlock = void (*)(int64_t, Left, const float*, Start, float*, int64_t, __mmask16);
+using MultiplyBlock = void (*)(int64_t, const Left&, const float*, Start, const GemmResult&,
+                               __mmask16);
 
 template <bool kPairs, int V>
 constexpr auto kBlocks = []<size_t... I>(std::index_sequence<I...>) {
   return std::array{static_cast<MultiplyBlock>(multiply_block<kPairs, block_height(I), V>)...};
 }
 (std::make_index_sequence<block_index(kHeight) + 1>());
-
-// Some rows, as many as a block may have, by `live` columns of the result. If it is bf16, they are
-// rounded on their way out of a block of floats.
-template <bool kPairs>
-[[gnu::always_inline]] inline void multiply_rows(int64_t rows, int64_t steps, Left left,
-                                                 const float* right, Start start, GemmResult c,
-                                                 int64_t live) {
-  const auto& kernels = live > kLanes ? kBlocks<kPairs, 2> : kBlocks<kPairs, 1>;
-  const MultiplyBlock kernel = kernels[block_index(rows)];
-  const __mmask16 last = first_lanes(live > kLanes ? live - kLanes : live);
-  if (c.dtype != bf16)
-    return kernel(steps, left, right, start, static_cast<float*>(c.data), c.ld, last);
-  for (int64_t r = 0; r < rows; ++r)
-    __builtin_prefetch(static_cast<bfloat16*>(c.data) + r * c.ld, 1);  // written at the end
-  alignas(64) float block[kHeight * kWidth];
-  kernel(steps, left, right, start, block, kWidth, last);
-  for (int64_t r = 0; r < rows; ++r) {
-    for (int64_t j = 0; j < live; j += kLanes)
-      _mm256_mask_storeu_epi16(static_cast<bfloat16*>(c.data) + r * c.ld + j, first_lanes(live - j),
-                               rounded<kPairs>(_mm512_load_ps(block + r * kWidth + j)));
-  }
-}
 
 // Lines of a matrix in memory (gemm/pack.h) as vectors of lanes.
 template <bool kPairs, class T, bool kAlong>
@@ -336,8 +337,11 @@ void multiply(const GemmProduct& p, void* scratch) {
           if (!transposed && !last)
             fetch_rows(below, next_rows * j / cols, next_rows * std::min(j + kWidth, cols) / cols,
                        inner);
-          multiply_rows<kPairs>(rows, steps, left, right + j / kWidth * panel, start.at(i, j0 + j),
-                                p.c.from(i, j0 + j), std::min(kWidth, cols - j));
+          const int64_t live = std::min(kWidth, cols - j);
+          const auto& kernels = live > kLanes ? kBlocks<kPairs, 2> : kBlocks<kPairs, 1>;
+          kernels[block_index(rows)](steps, left, right + j / kWidth * panel, start.at(i, j0 + j),
+                                     p.c.from(i, j0 + j),
+                                     first_lanes(live > kLanes ? live - kLanes : live));
         }
       }
     }

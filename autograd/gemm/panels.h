@@ -194,8 +194,8 @@ class Panels {
   // R rows of the result, `cols` columns of one panel: V vectors, of which the last may be partly
   // used.
   template <int R, int V>
-  static void multiply_block(int64_t steps, Left left, const T* right, Start start, GemmResult c,
-                             int64_t cols) {
+  static void multiply_block(int64_t steps, const Left& left, const T* right, Start start,
+                             const GemmResult& c, int64_t cols) {
     Vector sums[R][V] = {};
     const T* rows[(R + 2) / 3];  // of every third row: the next ones are a stride or two away
     for (int i = 0; i < R; i += 3) rows[i / 3] = left.data + i * left.row_stride;
@@ -279,7 +279,7 @@ class Panels {
     }
   }
 
-  using MultiplyBlock = void (*)(int64_t, Left, const T*, Start, GemmResult, int64_t);
+  using MultiplyBlock = void (*)(int64_t, const Left&, const T*, Start, const GemmResult&, int64_t);
 
   static void multiply_rows(int64_t rows, int64_t steps, Left left, const T* right, Start start,
                             GemmResult c, int64_t cols) {

@@ -10,8 +10,8 @@ namespace {
 
 /// R rows and V vectors of c (+)= a b.
 template <class T, int R, int V>
-void product_block(int64_t inner, Strided<const T> a, const T* b, int64_t ldb, T* c, int64_t ldc,
-                   bool accumulate) {
+void product_block(int64_t inner, const Strided<const T>& a, const T* b, int64_t ldb, T* c,
+                   int64_t ldc, bool accumulate) {
   Vector<T> sums[R][V];
   for (int r = 0; r < R; ++r) {
     for (int v = 0; v < V; ++v)
@@ -31,7 +31,8 @@ void product_block(int64_t inner, Strided<const T> a, const T* b, int64_t ldb, T
 }
 
 template <class T>
-using ProductBlock = void (*)(int64_t, Strided<const T>, const T*, int64_t, T*, int64_t, bool);
+using ProductBlock = void (*)(int64_t, const Strided<const T>&, const T*, int64_t, T*, int64_t,
+                              bool);
 
 /// The rows of a block of so many vectors.
 constexpr int block_rows(int64_t vectors) {
@@ -52,8 +53,8 @@ inline constexpr auto kProductBlocks = []<size_t... I>(std::index_sequence<I...>
 }  // namespace
 
 template <class T>
-void small_product(int64_t rows, int64_t inner, int64_t width, Strided<const T> a, const T* b,
-                   int64_t ldb, T* c, int64_t ldc, bool accumulate) {
+void small_product(int64_t rows, int64_t inner, int64_t width, const Strided<const T>& a,
+                   const T* b, int64_t ldb, T* c, int64_t ldc, bool accumulate) {
   for (int64_t j = 0; j < width; j += kBlockVectors * kLanes<T>) {
     const int64_t vectors = std::min<int64_t>(kBlockVectors, (width - j) / kLanes<T>);
     const int64_t most = block_rows(vectors);
@@ -65,9 +66,9 @@ void small_product(int64_t rows, int64_t inner, int64_t width, Strided<const T> 
   }
 }
 
-#define INK_INSTANTIATE(T)                                                                       \
-  template void small_product<T>(int64_t, int64_t, int64_t, Strided<const T>, const T*, int64_t, \
-                                 T*, int64_t, bool);
+#define INK_INSTANTIATE(T)                                                                     \
+  template void small_product<T>(int64_t, int64_t, int64_t, const Strided<const T>&, const T*, \
+                                 int64_t, T*, int64_t, bool);
 INK_INSTANTIATE(float)
 INK_INSTANTIATE(double)
 INK_INSTANTIATE(int64_t)

@@ -58,7 +58,7 @@ struct Strided {
 /// with consecutive elements in their rows. width: a multiple of kLanes<T>. T: float, double or
 /// int64_t.
 template <class T>
-void small_product(int64_t rows, int64_t inner, int64_t width, Strided<const T> a, const T* b,
-                   int64_t ldb, T* c, int64_t ldc, bool accumulate);
+void small_product(int64_t rows, int64_t inner, int64_t width, const Strided<const T>& a,
+                   const T* b, int64_t ldb, T* c, int64_t ldc, bool accumulate);
 
 }  // namespace ink

@@ -149,7 +149,7 @@ class Backward {
   }
 
   // The rows of a product's right side.
-  static Rows<T> product_rows(bool careful, T* memory, Strided<const T> x, int64_t rows,
+  static Rows<T> product_rows(bool careful, T* memory, const Strided<const T>& x, int64_t rows,
                               int64_t cols) {
     return (careful ? finite_rows<T> : vector_rows<T>)(memory, x, rows, cols);
   }

@@ -87,7 +87,7 @@ class RightSide {
 
   // With care: adds what the copy lacks to a product with p, for the rows that each output sees.
   template <class Sees>
-  void add_rest(float* sums, int64_t outputs, Strided<const bfloat16> p, Sees&& sees) const {
+  void add_rest(float* sums, int64_t outputs, const Strided<const bfloat16>& p, Sees&& sees) const {
     if (!copy_.empty()) tiles::add_not_finite(sums, cols_, outputs, p, x_, rows_, cols_, sees);
   }
 

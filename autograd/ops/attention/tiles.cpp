@@ -10,7 +10,7 @@
 namespace ink::tiles {
 
 template <class T>
-void load_lanes(T* to, Strided<const T> x, int64_t rows, int64_t cols, T factor) {
+void load_lanes(T* to, const Strided<const T>& x, int64_t rows, int64_t cols, T factor) {
   constexpr int64_t kQ = kQueries<T>, n = kLanes<T>;
   for (int64_t r = 0; r < kQ; r += n) {
     int64_t c = 0;
@@ -29,7 +29,7 @@ void load_lanes(T* to, Strided<const T> x, int64_t rows, int64_t cols, T factor)
 }
 
 template <class T>
-Rows<T> load_rows(T* to, Strided<const T> x, int64_t rows, int64_t cols) {
+Rows<T> load_rows(T* to, const Strided<const T>& x, int64_t rows, int64_t cols) {
   const int64_t ld = whole_vectors<T>(cols);
   for (int64_t r = 0; r < rows; ++r) {
     for (int64_t c = 0; c < cols; ++c) to[r * ld + c] = x.data[r * x.row + c * x.col];
@@ -39,7 +39,7 @@ Rows<T> load_rows(T* to, Strided<const T> x, int64_t rows, int64_t cols) {
 }
 
 template <class T>
-Rows<T> vector_rows(T* memory, Strided<const T> x, int64_t rows, int64_t cols) {
+Rows<T> vector_rows(T* memory, const Strided<const T>& x, int64_t rows, int64_t cols) {
   if (x.col == 1 && cols % kLanes<T> == 0) return {x.data, x.row};
   return load_rows(memory, x, rows, cols);
 }
@@ -59,7 +59,7 @@ bool all_finite(const T* x, int64_t n) {
 }
 
 template <class T>
-Rows<T> finite_rows(T* to, Strided<const T> x, int64_t rows, int64_t cols) {
+Rows<T> finite_rows(T* to, const Strided<const T>& x, int64_t rows, int64_t cols) {
   const Rows<T> copy = load_rows(to, x, rows, cols);
   std::replace_if(
       to, to + rows * copy.ld, [](T v) { return !std::isfinite(static_cast<compute_t<T>>(v)); },
@@ -68,7 +68,7 @@ Rows<T> finite_rows(T* to, Strided<const T> x, int64_t rows, int64_t cols) {
 }
 
 template <class T>
-void scores(T* s, const Pair<T>& pair, Strided<const T> keys, const T* queries, int64_t d) {
+void scores(T* s, const Pair<T>& pair, const Strided<const T>& keys, const T* queries, int64_t d) {
   constexpr int64_t kQ = kQueries<T>;
   const int64_t lanes = whole_vectors<T>(pair.rows);
   for (int64_t j = 0; j < pair.n; j += kBlockRows) {
@@ -123,18 +123,18 @@ void weights(T* s, const Pair<T>& pair, T* top, T* total, T* shrink) {
   for (int64_t i = 0; i < kQ; ++i) total[i] = total[i] * shrink[i] + sums[i];
 }
 
-#define INK_INSTANTIATE(T)                                                           \
-  template void load_lanes(T*, Strided<const T>, int64_t, int64_t, T);               \
-  template Rows<T> vector_rows(T*, Strided<const T>, int64_t, int64_t);              \
-  template Rows<T> finite_rows(T*, Strided<const T>, int64_t, int64_t);              \
-  template bool all_finite(const T*, int64_t);                                       \
-  template void scores(T*, const Pair<T>&, Strided<const T>, const T*, int64_t);     \
-  template void sum_over_keys(T*, int64_t, const Pair<T>&, const T*, Rows<T>, bool); \
-  template void sum_over_queries(T*, int64_t, const Pair<T>&, const T*, Rows<T>);    \
+#define INK_INSTANTIATE(T)                                                              \
+  template void load_lanes(T*, const Strided<const T>&, int64_t, int64_t, T);           \
+  template Rows<T> vector_rows(T*, const Strided<const T>&, int64_t, int64_t);          \
+  template Rows<T> finite_rows(T*, const Strided<const T>&, int64_t, int64_t);          \
+  template bool all_finite(const T*, int64_t);                                          \
+  template void scores(T*, const Pair<T>&, const Strided<const T>&, const T*, int64_t); \
+  template void sum_over_keys(T*, int64_t, const Pair<T>&, const T*, Rows<T>, bool);    \
+  template void sum_over_queries(T*, int64_t, const Pair<T>&, const T*, Rows<T>);       \
   template void weights(T*, const Pair<T>&, T*, T*, T*);
 INK_INSTANTIATE(float)
 INK_INSTANTIATE(double)
 #undef INK_INSTANTIATE
-template Rows<bfloat16> finite_rows(bfloat16*, Strided<const bfloat16>, int64_t, int64_t);
+template Rows<bfloat16> finite_rows(bfloat16*, const Strided<const bfloat16>&, int64_t, int64_t);
 
 }  // namespace ink::tiles

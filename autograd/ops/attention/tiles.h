@@ -166,7 +166,7 @@ void store_rows(Strided<T> to, int64_t rows, int64_t cols, const T* from, int64_
 
 /// to[c][r] = factor x(r, c), zero in lanes past the last row.
 template <class T>
-void load_lanes(T* to, Strided<const T> x, int64_t rows, int64_t cols, T factor);
+void load_lanes(T* to, const Strided<const T>& x, int64_t rows, int64_t cols, T factor);
 
 /// Contiguous rows, padded with zeros to whole vectors.
 template <class T>
@@ -179,7 +179,7 @@ struct Rows {
 
 /// x's rows in place, if they can be read by whole vectors; otherwise copied to `memory`.
 template <class T>
-Rows<T> vector_rows(T* memory, Strided<const T> x, int64_t rows, int64_t cols);
+Rows<T> vector_rows(T* memory, const Strided<const T>& x, int64_t rows, int64_t cols);
 
 // A hidden weight is 0, and 0 times NaN would reach the sum of a query that must not see it.
 // Kernels do not ask beforehand. If a sum is not finite, they compute it again *with care*: with
@@ -192,12 +192,12 @@ bool all_finite(const T* x, int64_t n);
 
 /// A copy of x's rows with zeros for what is not finite, padded like those of vector_rows.
 template <class T>
-Rows<T> finite_rows(T* to, Strided<const T> x, int64_t rows, int64_t cols);
+Rows<T> finite_rows(T* to, const Strided<const T>& x, int64_t rows, int64_t cols);
 
 /// sums(o, c) += p(o, r) x(r, c) for what is not finite in x (rows, cols), if `o` sees row r.
 template <class C, class P, class X, class Sees>
-void add_not_finite(C* sums, int64_t ld, int64_t outputs, Strided<const P> p, Strided<const X> x,
-                    int64_t rows, int64_t cols, Sees&& sees) {
+void add_not_finite(C* sums, int64_t ld, int64_t outputs, const Strided<const P>& p,
+                    const Strided<const X>& x, int64_t rows, int64_t cols, Sees&& sees) {
   for (int64_t r = 0; r < rows; ++r) {
     for (int64_t c = 0; c < cols; ++c) {
       const C value = static_cast<C>(x.data[r * x.row + c * x.col]);
@@ -209,7 +209,7 @@ void add_not_finite(C* sums, int64_t ld, int64_t outputs, Strided<const P> p, St
 
 /// s[j][i] = keys(j) . queries(i) for the lanes i that see key j, and for a few others.
 template <class T>
-void scores(T* s, const Pair<T>& pair, Strided<const T> keys, const T* queries, int64_t d);
+void scores(T* s, const Pair<T>& pair, const Strided<const T>& keys, const T* queries, int64_t d);
 
 /// sums[i] (+)= sum of p[j][i] values(j) over the keys that query i sees. Rows of `width` elements.
 template <class T>
