@@ -254,6 +254,13 @@ static void put_in_place(const fs::path& out_dir, const std::string& name) {
   sync_folder(out_dir);
 }
 
+void finish_save(const fs::path& out_dir, const std::string& name) {
+  check_replaceable(out_dir, name);
+  file_operation([&] {
+    if (is_complete(candidates(out_dir, name)[1])) put_in_place(out_dir, name);
+  });
+}
+
 // Returns the checksum of all.
 static std::string write_files(const fs::path& fresh, const Checkpoint& checkpoint) {
   write_json(fresh / kConfig, checkpoint.config);
@@ -275,10 +282,9 @@ static std::string write_files(const fs::path& fresh, const Checkpoint& checkpoi
 std::string save_checkpoint(const fs::path& out_dir, const std::string& name,
                             const Checkpoint& checkpoint) {
   const fs::path fresh = candidates(out_dir, name)[1];
-  check_replaceable(out_dir, name);
+  finish_save(out_dir, name);
   file_operation([&] {
     fs::create_directories(out_dir);
-    if (is_complete(fresh)) put_in_place(out_dir, name);
     remove_folder(fresh);
     fs::create_directory(fresh);
   });

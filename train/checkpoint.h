@@ -8,8 +8,8 @@
 //   state.json              the run's progress, and size and checksum (CRC-64/XZ) of every file
 //
 // Saving NAME writes NAME.tmp, flushes it to the disk, and then renames NAME to NAME.prev and
-// NAME.tmp to NAME. So whenever the power fails, one of the three is whole. The next save finishes
-// one that was cut short between the renames. The same contents give the same bytes.
+// NAME.tmp to NAME. So whenever the power fails, one of the three is whole. The next save or resume
+// finishes one that was cut short between the renames. The same contents give the same bytes.
 //
 // Checksums find accidents. Whoever can write the folder can make a checkpoint that passes them, so
 // its contents are also checked like the arguments of a command.
@@ -68,6 +68,10 @@ void delete_checkpoint(const std::filesystem::path& out_dir, const std::string& 
 /// checkpoint_checksum().
 std::string save_checkpoint(const std::filesystem::path& out_dir, const std::string& name,
                             const Checkpoint& checkpoint);
+
+/// Finishes a save that was cut short between its renames, when name.tmp was whole; if there is
+/// none, does nothing. Throws as save_checkpoint does.
+void finish_save(const std::filesystem::path& out_dir, const std::string& name);
 
 /// The checkpoint out_dir/name and the folder in which it was found. If it is missing or one of the
 /// files that `parts` needs is damaged, the newest whole one of name.tmp (complete, but not yet

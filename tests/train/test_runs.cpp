@@ -309,6 +309,16 @@ static void write_checkpoint(const fs::path& folder, const Json& config, const J
   std::ofstream(folder / "state.json") << state.dump(2) + "\n";
 }
 
+TEST_F(Runs, AResumeFinishesASaveThatWasCutShort) {
+  ASSERT_EQ(run_shell(train("--out_dir " + path("out"))).code, 0);
+  fs::rename(path("out/ckpt"), path("out/ckpt.tmp"));  // killed between the two renames
+  const Ran ran = run_shell(train("--init_from resume --out_dir " + path("out")));
+  EXPECT_EQ(ran.code, 0) << ran.err;
+  EXPECT_NE(ran.out.find("has all its"), std::string::npos) << ran.out;
+  EXPECT_TRUE(fs::exists(path("out/ckpt/model.safetensors")));
+  EXPECT_FALSE(fs::exists(path("out/ckpt.tmp")));
+}
+
 TEST_F(Runs, ACheckpointWhoseFieldsMakeNoSenseIsPassedOver) {
   ASSERT_EQ(run_shell(train("--out_dir " + path("out"))).code, 0);
   const std::string config = path("out/ckpt/config.json"), state = path("out/ckpt/state.json");

@@ -682,6 +682,8 @@ int train(const Arguments& arguments) {
   if (trains && leads) folder.emplace(config, options.names_out_dir, options.overwrite);
   if (resumes) {  // its config in place of the defaults
     const Waiting waiting(console, "loading the checkpoint");
+    for (const char* name : {kLastCheckpoint, kBestCheckpoint})
+      if (folder) finish_save(config.out_dir, name);
     const std::string name = checkpoint_to_resume(config.out_dir);
     if (!checkpoint_exists(config.out_dir, name)) {
       const std::string foreign = foreign_weights(config.out_dir);
