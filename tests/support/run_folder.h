@@ -38,7 +38,7 @@ class RunFolder : public testing::Test {
                                       {"--eval_interval", "10"},
                                       {"--eval_iters", "1"},
                                       {"--log_interval", "5"},
-                                      {"--final_eval", "whole"},
+                                      {"--final_eval", "off"},
                                       {"--sample_interval", "0"}}) {
       if (more.find(name) == std::string::npos) line += std::string(" ") + name + " " + value;
     }

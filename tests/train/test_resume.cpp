@@ -35,8 +35,8 @@ TEST_F(Resume, BestIsMeasuredOnWhatTheRunMeasures) {
     EXPECT_EQ(ran.code, 0) << ran.err;
     return ran;
   };
-  ASSERT_EQ(run_shell(train("--max_iters 200 --learning_rate 0.01 --data " + path("easy.txt") +
-                            " --out_dir " + path("out")))
+  ASSERT_EQ(run_shell(train("--final_eval whole --max_iters 200 --learning_rate 0.01 --data " +
+                            path("easy.txt") + " --out_dir " + path("out")))
                 .code,
             0);
   const double low = best()["best_val_loss"];
@@ -154,12 +154,12 @@ TEST_F(Resume, WritesTheSampleThatIsMissing) {
 // A full disk had room for the first best checkpoint alone: the run goes on from that.
 TEST_F(Resume, GoesOnFromTheBestCheckpointWhereThereIsNoOther) {
   const std::string out = " --out_dir " + path("out");
-  ASSERT_EQ(run_shell(train("--eval_interval 20" + out)).code, 0);
+  ASSERT_EQ(run_shell(train("--final_eval whole --eval_interval 20" + out)).code, 0);
   std::filesystem::remove_all(path("out/ckpt"));
-  const Ran refused = run_shell(train(out));
+  const Ran refused = run_shell(train("--final_eval whole " + out));
   EXPECT_EQ(refused.code, 1);
   EXPECT_NE(refused.err.find("--init_from resume"), std::string::npos) << refused.err;
-  const Ran on = run_shell(train("--max_iters 24 --init_from resume" + out));
+  const Ran on = run_shell(train("--final_eval whole --max_iters 24 --init_from resume" + out));
   EXPECT_EQ(on.code, 0) << on.err;
   EXPECT_NE(on.out.find("step    24"), std::string::npos) << on.out;
 }

@@ -42,7 +42,7 @@ TEST_F(Runs, AnOlderRunInTheFolderIsRefusedMovedAsideOrDeleted) {
   EXPECT_EQ(read_file(path("a/ckpt/state.json")), state);
   EXPECT_EQ(run_shell(train("--overwrite --max_iters 3 --out_dir " + path("a"))).code, 0);
   EXPECT_NE(read_file(path("a/ckpt/state.json")), state);
-  EXPECT_EQ(lines_in("a/metrics.jsonl"), 3);  // the last report, the validation and the sample
+  EXPECT_EQ(lines_in("a/metrics.jsonl"), 2);  // the last report and the sample
   expect_error(train("--overwrite --init_from resume --out_dir " + path("a")), 2, "--overwrite");
 
   const std::string here = "cd " + path(".") + "; ";
@@ -115,11 +115,11 @@ TEST_F(Runs, AStopLogsTheLastSteps) {
 }
 
 TEST_F(Runs, WhoStopsReadingDoesNotStopTheRun) {
-  const Ran ran = run_shell(train("--out_dir " + path("out")) + " | head -1");
+  const Ran ran = run_shell(train("--final_eval whole --out_dir " + path("out")) + " | head -1");
   EXPECT_EQ(ran.code, 0) << ran.err;
   EXPECT_TRUE(fs::exists(path("out/ckpt/state.json")));
   EXPECT_EQ(lines_in("out/metrics.jsonl"), 7);  // 4 reports, 2 validations, a sample
-  EXPECT_EQ(run_shell(train("--out_dir " + path("none")) + " | true").err, "");
+  EXPECT_EQ(run_shell(train("--final_eval whole --out_dir " + path("none")) + " | true").err, "");
 }
 
 // The setting is of a run that goes on, and not of a run with the defaults.
@@ -442,7 +442,7 @@ TEST_F(Runs, TheFinalEvaluationIsChosen) {
              "--max_iters 1 --final_eval auto --val_fraction 0.9 --data " + path("large.txt")),
          "  over 1 sampled batch; the whole set would take about ");
   expect(run("seconds", "--final_eval auto --max_iters 0"), all);
-  expect(run("seconds", "--init_from resume --eval_iters 0"), all);
+  expect(run("seconds", "--init_from resume --eval_iters 0 --final_eval whole"), all);
   expect(run("quick", "--max_iters 200 --eval_iters 20 --final_eval auto --data " + path("a.txt")),
          "  over all 288 ");
   const std::string off = run("off", "--final_eval off");
@@ -479,12 +479,14 @@ TEST_F(Runs, MetricsGoOn) {
                      path(file))
         .out;
   };
-  ASSERT_EQ(run_shell(train("--max_iters 40 --out_dir " + path("whole"))).code, 0);
-  ASSERT_EQ(run_shell(train("--lr_decay_iters 40 --out_dir " + path("out"))).code, 0);
+  ASSERT_EQ(run_shell(train("--final_eval whole --max_iters 40 --out_dir " + path("whole"))).code,
+            0);
+  ASSERT_EQ(
+      run_shell(train("--final_eval whole --lr_decay_iters 40 --out_dir " + path("out"))).code, 0);
   std::ofstream(path("out/metrics.jsonl"), std::ios::app)
       << "{\"step\":\"x\"}\n{\"step\":4000000}\n{\"step\":18446744073709551615}\n{\"step\":2";
-  const Ran resumed =
-      run_shell(train("--init_from resume --max_iters 40 --out_dir " + path("out")));
+  const Ran resumed = run_shell(
+      train("--final_eval whole --init_from resume --max_iters 40 --out_dir " + path("out")));
   EXPECT_EQ(resumed.code, 0) << resumed.err;
   EXPECT_NE(resumed.err.find("3 lines left out that are not metrics of a step"), std::string::npos)
       << resumed.err;
@@ -493,7 +495,10 @@ TEST_F(Runs, MetricsGoOn) {
             whole.substr(0, whole.find("\"step\":20,\"val_loss\"")));
   EXPECT_EQ(parts.substr(parts.find("{\"step\":25")), whole.substr(whole.find("{\"step\":25")));
   // A run that is at its end is evaluated again, and says so once.
-  ASSERT_EQ(run_shell(train("--init_from resume --max_iters 40 --out_dir " + path("out"))).code, 0);
+  ASSERT_EQ(run_shell(train("--final_eval whole --init_from resume --max_iters 40 --out_dir " +
+                            path("out")))
+                .code,
+            0);
   EXPECT_EQ(losses("out/metrics.jsonl"), parts);
 }
 
@@ -548,9 +553,12 @@ TEST_F(Runs, SamplesMoveAsideWithTheirRunAndAreNotOverAFile) {
 
 // Times, memory and skipped steps; a run that goes on counts on.
 TEST_F(Runs, MetricsTellTimeAndMemory) {
-  ASSERT_EQ(run_shell(train("--out_dir " + path("out"))).code, 0);
+  ASSERT_EQ(run_shell(train("--final_eval whole --out_dir " + path("out"))).code, 0);
   std::ofstream(path("out/metrics.jsonl"), std::ios::app) << "{\"step\":20,\"elapsed_s\":100}\n";
-  ASSERT_EQ(run_shell(train("--init_from resume --max_iters 40 --out_dir " + path("out"))).code, 0);
+  ASSERT_EQ(run_shell(train("--final_eval whole --init_from resume --max_iters 40 --out_dir " +
+                            path("out")))
+                .code,
+            0);
   double elapsed = 0;
   for (const MetricsStep& line : read_metrics(path("out/metrics.jsonl"))) {
     if (line.train_loss) {
@@ -673,7 +681,7 @@ TEST_F(Runs, NothingThatIsNotFiniteIsSaved) {
 }
 
 TEST_F(Runs, OutputThatCannotBeWrittenIsSaid) {
-  ASSERT_EQ(run_shell(train("--out_dir " + path("out"))).code, 0);
+  ASSERT_EQ(run_shell(train("--final_eval whole --out_dir " + path("out"))).code, 0);
   for (const std::string command : {"info", "eval", "sample --max_new_tokens 5"}) {
     const std::string line = "inkling " + command + " --out_dir " + path("out");
     expect_error(line + " >/dev/full", 1, "standard output: cannot write");
@@ -687,7 +695,7 @@ TEST_F(Runs, OutputThatCannotBeWrittenIsSaid) {
                 0)
           << environment << command;
   }
-  EXPECT_EQ(run_shell(train("--out_dir " + path("closed") + " >&-")).code, 0);
+  EXPECT_EQ(run_shell(train("--final_eval whole --out_dir " + path("closed") + " >&-")).code, 0);
   EXPECT_EQ(lines_in("closed/metrics.jsonl"), 7);  // and nothing else
 }
 
