@@ -69,12 +69,22 @@ Tensor operator~(const Tensor& x);
 Tensor operator&(const Tensor& a, const Scalar& b);
 Tensor operator|(const Tensor& a, const Scalar& b);
 Tensor operator^(const Tensor& a, const Scalar& b);
-inline Tensor& operator&=(Tensor& a, const auto& b) { return a.copy_(a & b); }
-inline Tensor& operator|=(Tensor& a, const auto& b) { return a.copy_(a | b); }
-inline Tensor& operator^=(Tensor& a, const auto& b) { return a.copy_(a ^ b); }
-inline Tensor& operator&=(Tensor&& a, const auto& b) { return std::move(a) = a & b; }  // x[0] &= y
-inline Tensor& operator|=(Tensor&& a, const auto& b) { return std::move(a) = a | b; }
-inline Tensor& operator^=(Tensor&& a, const auto& b) { return std::move(a) = a ^ b; }
+// Written to a, which takes no bits of another category: a bool no integers.
+namespace detail {
+Tensor bits_for(const Tensor& a, const Tensor& bits);
+}
+inline Tensor& operator&=(Tensor& a, const auto& b) { return a.copy_(detail::bits_for(a, a & b)); }
+inline Tensor& operator|=(Tensor& a, const auto& b) { return a.copy_(detail::bits_for(a, a | b)); }
+inline Tensor& operator^=(Tensor& a, const auto& b) { return a.copy_(detail::bits_for(a, a ^ b)); }
+inline Tensor& operator&=(Tensor&& a, const auto& b) {  // x[0] &= y
+  return std::move(a) = detail::bits_for(a, a & b);
+}
+inline Tensor& operator|=(Tensor&& a, const auto& b) {
+  return std::move(a) = detail::bits_for(a, a | b);
+}
+inline Tensor& operator^=(Tensor&& a, const auto& b) {
+  return std::move(a) = detail::bits_for(a, a ^ b);
+}
 
 // ---- unary.cpp, gelu.cpp: elementwise, one tensor
 
@@ -189,8 +199,8 @@ Tensor min(const Tensor& a, const Tensor& b);
 Tensor amax(const Tensor& x, const Shape& dims = {}, bool keepdim = false);
 Tensor amin(const Tensor& x, const Shape& dims = {}, bool keepdim = false);
 /// Without dim, the index is into the flat tensor.
-Tensor argmax(const Tensor& x, std::optional<int64_t> dim = {}, bool keepdim = false);
-Tensor argmin(const Tensor& x, std::optional<int64_t> dim = {}, bool keepdim = false);
+Tensor argmax(const Tensor& x, std::optional<NumberOf<int64_t>> dim = {}, bool keepdim = false);
+Tensor argmin(const Tensor& x, std::optional<NumberOf<int64_t>> dim = {}, bool keepdim = false);
 
 // ---- views.cpp, split.cpp: the same memory
 
@@ -239,7 +249,8 @@ Tensor outer(const Tensor& a, const Tensor& b);  // (n), (m) -> (n, m)
 
 // ---- random.cpp: values that PyTorch's CPU generator gives
 // Any floating dtype, layout and device; the values are those of a CPU tensor, drawn in the order
-// of its memory (bf16: f32's, rounded). Rules for graphs: see engine/README.md, "In-place ops".
+// of its memory (bf16: f32's, rounded, but for the last 16 of a normal_). Rules for graphs: see
+// engine/README.md, "In-place ops".
 
 Tensor uniform_(Tensor x, double from = 0, double to = 1, Generator& g = default_generator());
 Tensor normal_(Tensor x, double mean = 0, double std = 1, Generator& g = default_generator());

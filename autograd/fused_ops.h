@@ -23,24 +23,25 @@ Tensor gelu_linear(const Tensor& x, const Tensor& weight, const Tensor& bias = {
 Tensor mlp(const Tensor& x, const Tensor& fc_weight, const Tensor& fc_bias,
            const Tensor& proj_weight, const Tensor& proj_bias);
 /// exp(x - max x) / sum exp(x - max x) (softmax.cpp)
-Tensor softmax(const Tensor& x, int64_t dim = -1);
+Tensor softmax(const Tensor& x, NumberOf<int64_t> dim = -1);
 /// x - logsumexp x (log_softmax.cpp)
-Tensor log_softmax(const Tensor& x, int64_t dim = -1);
+Tensor log_softmax(const Tensor& x, NumberOf<int64_t> dim = -1);
 /// (x - mean) / sqrt(var + eps) * weight + bias over the last dimension, with the biased variance.
 /// weight and bias (C) may be undefined; they may be f32 for a bf16 x. Under Autocast an f32 x
 /// gives bf16. Ba, Kiros, Hinton 2016, eq. 4. (layer_norm.cpp)
 Tensor layer_norm(const Tensor& x, const Tensor& weight = {}, const Tensor& bias = {},
-                  double eps = 1e-5);
+                  NumberOf<double> eps = 1e-5);
 /// {s, layer_norm(s, ...)} with s = x + dropout(branch, dropout_p), of one shape, on a GPU in one
 /// pass. A transformer's block computes this between its parts. (layer_norm.cpp)
 TensorPair add_layer_norm(const Tensor& x, const Tensor& branch, const Tensor& weight = {},
-                          const Tensor& bias = {}, double eps = 1e-5, double dropout_p = 0);
+                          const Tensor& bias = {}, NumberOf<double> eps = 1e-5,
+                          double dropout_p = 0);
 /// x / sqrt(mean x^2 + eps) * weight over the last dimension, with the dtypes of layer_norm. Zhang
 /// and Sennrich 2019. PyTorch's eps, if none is given, is the dtype's epsilon. (rms_norm.cpp)
-Tensor rms_norm(const Tensor& x, const Tensor& weight = {}, double eps = 1e-6);
+Tensor rms_norm(const Tensor& x, const Tensor& weight = {}, NumberOf<double> eps = 1e-6);
 /// {s, rms_norm(s, weight, eps)}, as add_layer_norm. (layer_norm.cpp)
 TensorPair add_rms_norm(const Tensor& x, const Tensor& branch, const Tensor& weight = {},
-                        double eps = 1e-6, double dropout_p = 0);
+                        NumberOf<double> eps = 1e-6, double dropout_p = 0);
 /// x (..., T, d) with pairs of each row turned by angles: (a, b) -> (a cos - b sin, b cos + a sin).
 /// The pairs are x[k], x[k + pairs] (Llama, GPT-NeoX), or x[2k], x[2k + 1] if interleaved (GPT-J).
 /// cos and sin (T, pairs), or what broadcasts to (..., T, pairs), get no gradient. What follows the
@@ -53,7 +54,7 @@ Tensor embedding(const Tensor& ids, const Tensor& weight);
 /// Zeroes each element with probability p and scales the others by 1 / (1 - p). The mask is a
 /// function of the element's index and the context's random position, which then moves on. Returns
 /// x itself if p = 0 or not training. Srivastava et al. 2014. (dropout.cpp)
-Tensor dropout(const Tensor& x, double p, bool training = true);
+Tensor dropout(const Tensor& x, NumberOf<double> p, bool training = true);
 /// Draws an element from each row of probabilities (..., V), which sums to 1: i64 (..., 1). The
 /// draw is a function of the row and the context's random position, which then moves on.
 /// (sample.cpp)

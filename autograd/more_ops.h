@@ -32,10 +32,11 @@ Tensor norm(const Tensor& x, NumberOf<double> p = 2, const Shape& dims = {}, boo
 Tensor cumsum(const Tensor& x, int64_t dim);
 Tensor cumprod(const Tensor& x, int64_t dim);
 /// Stable; NaN counts as the largest.
-ValuesIndices sort(const Tensor& x, int64_t dim = -1, bool descending = false);
+ValuesIndices sort(const Tensor& x, NumberOf<int64_t> dim = -1, bool descending = false);
 /// The k largest (smallest) in order.
-ValuesIndices topk(const Tensor& x, int64_t k, int64_t dim = -1, bool largest = true);
-Tensor argsort(const Tensor& x, int64_t dim = -1, bool descending = false);  // sort's indices
+ValuesIndices topk(const Tensor& x, int64_t k, NumberOf<int64_t> dim = -1, bool largest = true);
+Tensor argsort(const Tensor& x, NumberOf<int64_t> dim = -1,
+               bool descending = false);  // sort's indices
 
 // ---- index.cpp: by i64 ids; an id out of range is an error that names it
 

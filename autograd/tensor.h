@@ -278,13 +278,13 @@ class Tensor {
   Tensor max() const, min() const;
   ValuesIndices max(NumberOf<int64_t> dim, bool keepdim = false) const;
   ValuesIndices min(NumberOf<int64_t> dim, bool keepdim = false) const;
-  Tensor argmax(std::optional<int64_t> dim = {}, bool keepdim = false) const;
-  Tensor argmin(std::optional<int64_t> dim = {}, bool keepdim = false) const;
-  Tensor softmax(int64_t dim) const, log_softmax(int64_t dim) const;
+  Tensor argmax(std::optional<NumberOf<int64_t>> dim = {}, bool keepdim = false) const;
+  Tensor argmin(std::optional<NumberOf<int64_t>> dim = {}, bool keepdim = false) const;
+  Tensor softmax(NumberOf<int64_t> dim) const, log_softmax(NumberOf<int64_t> dim) const;
   Tensor cumsum(int64_t dim) const, cumprod(int64_t dim) const;
-  ValuesIndices sort(int64_t dim = -1, bool descending = false) const;
-  ValuesIndices topk(int64_t k, int64_t dim = -1, bool largest = true) const;
-  Tensor argsort(int64_t dim = -1, bool descending = false) const;
+  ValuesIndices sort(NumberOf<int64_t> dim = -1, bool descending = false) const;
+  ValuesIndices topk(int64_t k, NumberOf<int64_t> dim = -1, bool largest = true) const;
+  Tensor argsort(NumberOf<int64_t> dim = -1, bool descending = false) const;
   Tensor matmul(const Tensor& other) const;
   Tensor bmm(const Tensor& other) const;
   Tensor dot(const Tensor& other) const;
@@ -545,6 +545,7 @@ Tensor randint(int64_t low, int64_t high, const Shape& shape, Options options = 
                Generator& g = default_generator());
 Tensor randint(int64_t high, const Shape& shape, Options options = DType::i64,
                Generator& g = default_generator());
+Tensor randint(int64_t, std::integral auto) = delete;            // expected a size, in braces
 Tensor randperm(int64_t n, Generator& g = default_generator());  // a random order of 0 .. n-1
 Tensor rand_like(const Tensor& other, Generator& g = default_generator());
 Tensor randn_like(const Tensor& other, Generator& g = default_generator());

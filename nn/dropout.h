@@ -12,7 +12,7 @@ namespace ink {
 struct Dropout : Module {
   double p;
 
-  explicit Dropout(double probability = 0.5) : p(probability) {
+  explicit Dropout(NumberOf<double> probability = 0.5) : p(probability) {
     INK_CHECK(p >= 0 && p <= 1, "dropout: expected a probability between 0 and 1, got ", p);
   }
 

@@ -48,6 +48,7 @@ Tensor checkpoint(const std::function<Tensor(const std::vector<Tensor>&)>& fn,
                                                                          VjpContext& g) -> Grads {
     Context second_run = first_run;
     second_run.observers = context().observers;  // the first run's may be gone
+    second_run.random.given_by = 0;              // whoever seeds since then
     const ContextGuard guard(second_run);
     const DrawAgain again(draws);
     std::vector<Tensor> xs;

@@ -56,8 +56,8 @@ struct TensorList : std::vector<Tensor> {
 struct Node;
 class GradStore;
 
-/// The hooks of a slot by number, the oldest first. They run under a lock of the slot's own, so
-/// that those of other slots may run meanwhile.
+/// The hooks of a slot by number, the oldest first. Those of `after` run under a lock of the slot's
+/// own, so that those of other slots may run meanwhile; those of `before` under none.
 struct Hooks {
   std::map<uint64_t, std::function<Tensor(const Tensor&)>> before;  // called with the gradient
   std::map<uint64_t, std::function<void()>> after;  // called when a leaf's grad has been written

@@ -13,7 +13,7 @@ namespace ink {
 class Observer {
  public:
   virtual ~Observer() = default;
-  /// Every op that ran; `recorded` says whether it entered a graph.
+  /// Every op that has a gradient, as it ran; `recorded` says whether it entered a graph.
   virtual void op(const char* /*name*/, const std::vector<Tensor>& /*inputs*/,
                   const std::vector<Tensor>& /*outputs*/, bool /*recorded*/) {}
   /// Work outside of any graph that has just ended: see note_work().

@@ -37,8 +37,8 @@ class Joined {
   std::vector<int64_t> ends_;
 };
 
-// The sum of (scale x)^2. Doubles hold the square of any float, so that only doubles are scaled. 32
-// sums at a time keep the adders busy.
+// The sum of (scale x)^2. Doubles hold the square of any float, so that only doubles are scaled
+// before they are squared. 32 sums at a time keep the adders busy.
 template <class T>
 double squares(const T* x, int64_t n, double scale = 1) {
   const auto at = [=](int64_t i) {
@@ -56,7 +56,7 @@ double squares(const T* x, int64_t n, double scale = 1) {
   double total = 0;
   for (; i < n; ++i) total += at(i) * at(i);
   for (double sum : sums) total += sum;
-  return total;
+  return std::is_same_v<T, double> ? total : total * scale * scale;
 }
 
 // The same bits for any number of threads: blocks have a fixed size and are added up in order.

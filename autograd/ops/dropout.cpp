@@ -88,7 +88,8 @@ RandomPosition next_mask(const Tensor& x, double p) {
   return at;
 }
 
-Tensor dropout(const Tensor& input, double p, bool training) {
+Tensor dropout(const Tensor& input, NumberOf<double> probability, bool training) {
+  const double p = probability;
   check_defined("dropout", input);
   INK_CHECK(p >= 0 && p <= 1, "dropout: expected a probability in [0, 1], got ", p);
   if (p == 0 || !training) return input;

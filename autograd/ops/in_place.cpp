@@ -182,6 +182,11 @@ static Tensor& filled(const char* op, Tensor& x, const Scalar& value) {
 Tensor& Tensor::fill_(const Scalar& value) { return filled("fill_", *this, value); }
 Tensor& Tensor::zero_() { return filled("zero_", *this, 0); }
 
+Tensor detail::bits_for(const Tensor& a, const Tensor& bits) {
+  check_fits("bitwise", a, bits.shape(), bits.dtype());
+  return bits;
+}
+
 // dx = 0, dsource = dy in source's dtype, summed where it was broadcast
 Tensor& Tensor::copy_(const Tensor& source) {
   impl("copy_");

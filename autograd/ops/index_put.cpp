@@ -79,7 +79,8 @@ std::vector<Tensor> all_ids(const char* op, const Tensor& x, const std::vector<T
     const int64_t d = std::ssize(ids);
     const bool is_mask = one.defined() && one.dtype() == boolean;
     const int64_t dims = is_mask ? one.dim() : 1;
-    INK_CHECK(dims > 0 && d + dims <= x.dim(), op, ": more ids than the dimensions of ", x.shape());
+    INK_CHECK(dims > 0, op, ": a mask without dimensions picks no elements; use where, or if");
+    INK_CHECK(d + dims <= x.dim(), op, ": more ids than the dimensions of ", x.shape());
     if (!one.defined()) {
       ids.emplace_back();
     } else if (!is_mask) {

@@ -150,7 +150,8 @@ static Grads layer_norm_gradients(const Tensor& x, const Tensor& weight, const T
   return grads;
 }
 
-Tensor layer_norm(const Tensor& input, const Tensor& weight, const Tensor& bias, double eps) {
+Tensor layer_norm(const Tensor& input, const Tensor& weight, const Tensor& bias,
+                  NumberOf<double> eps) {
   check_defined("layer_norm", input);
   INK_CHECK(input.dim() >= 1, "layer_norm: needs at least one dimension, got a scalar");
   INK_CHECK(input.is_floating(), "layer_norm: expected a floating dtype, got ", input.dtype());
@@ -260,11 +261,11 @@ static TensorPair add_norm(AddedNorm norm, const Tensor& left, const Tensor& rig
 }
 
 TensorPair add_layer_norm(const Tensor& x, const Tensor& branch, const Tensor& weight,
-                          const Tensor& bias, double eps, double dropout_p) {
+                          const Tensor& bias, NumberOf<double> eps, double dropout_p) {
   return add_norm({"add_layer_norm", true, eps}, x, branch, weight, bias, dropout_p);
 }
-TensorPair add_rms_norm(const Tensor& x, const Tensor& branch, const Tensor& weight, double eps,
-                        double dropout_p) {
+TensorPair add_rms_norm(const Tensor& x, const Tensor& branch, const Tensor& weight,
+                        NumberOf<double> eps, double dropout_p) {
   return add_norm({"add_rms_norm", false, eps}, x, branch, weight, {}, dropout_p);
 }
 

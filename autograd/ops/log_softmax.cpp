@@ -103,7 +103,7 @@ static Tensor log_softmax_gradient(const Tensor& dy, const Tensor& y, int64_t d)
   return dy - exp(y) * sum(dy, {d}, true);
 }
 
-Tensor log_softmax(const Tensor& x, int64_t dim) {
+Tensor log_softmax(const Tensor& x, NumberOf<int64_t> dim) {
   const OverDim op{"log_softmax",       log_softmax_composed,         log_softmax_gradient,
                    kernel::log_softmax, kernel::log_softmax_backward, 32,
                    log_softmax_by_lines};

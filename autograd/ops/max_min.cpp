@@ -156,10 +156,10 @@ ValuesIndices max(const Tensor& x, NumberOf<int64_t> dim, bool keepdim) {
 ValuesIndices min(const Tensor& x, NumberOf<int64_t> dim, bool keepdim) {
   return best("min", x, dim, keepdim, false);
 }
-Tensor argmax(const Tensor& x, std::optional<int64_t> dim, bool keepdim) {
+Tensor argmax(const Tensor& x, std::optional<NumberOf<int64_t>> dim, bool keepdim) {
   return best_index("argmax", x, dim, keepdim, true);
 }
-Tensor argmin(const Tensor& x, std::optional<int64_t> dim, bool keepdim) {
+Tensor argmin(const Tensor& x, std::optional<NumberOf<int64_t>> dim, bool keepdim) {
   return best_index("argmin", x, dim, keepdim, false);
 }
 

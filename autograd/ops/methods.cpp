@@ -291,23 +291,23 @@ ValuesIndices Tensor::max(NumberOf<int64_t> dim, bool keep) const {
 ValuesIndices Tensor::min(NumberOf<int64_t> dim, bool keep) const {
   return ink::min(*this, dim, keep);
 }
-Tensor Tensor::argmax(std::optional<int64_t> dim, bool keep) const {
+Tensor Tensor::argmax(std::optional<NumberOf<int64_t>> dim, bool keep) const {
   return ink::argmax(*this, dim, keep);
 }
-Tensor Tensor::argmin(std::optional<int64_t> dim, bool keep) const {
+Tensor Tensor::argmin(std::optional<NumberOf<int64_t>> dim, bool keep) const {
   return ink::argmin(*this, dim, keep);
 }
-Tensor Tensor::softmax(int64_t dim) const { return ink::softmax(*this, dim); }
-Tensor Tensor::log_softmax(int64_t dim) const { return ink::log_softmax(*this, dim); }
+Tensor Tensor::softmax(NumberOf<int64_t> dim) const { return ink::softmax(*this, dim); }
+Tensor Tensor::log_softmax(NumberOf<int64_t> dim) const { return ink::log_softmax(*this, dim); }
 Tensor Tensor::cumsum(int64_t dim) const { return ink::cumsum(*this, dim); }
 Tensor Tensor::cumprod(int64_t dim) const { return ink::cumprod(*this, dim); }
-ValuesIndices Tensor::sort(int64_t dim, bool descending) const {
+ValuesIndices Tensor::sort(NumberOf<int64_t> dim, bool descending) const {
   return ink::sort(*this, dim, descending);
 }
-ValuesIndices Tensor::topk(int64_t k, int64_t dim, bool largest) const {
+ValuesIndices Tensor::topk(int64_t k, NumberOf<int64_t> dim, bool largest) const {
   return ink::topk(*this, k, dim, largest);
 }
-Tensor Tensor::argsort(int64_t dim, bool descending) const {
+Tensor Tensor::argsort(NumberOf<int64_t> dim, bool descending) const {
   return ink::argsort(*this, dim, descending);
 }
 Tensor Tensor::matmul(const Tensor& other) const { return ink::matmul(*this, other); }

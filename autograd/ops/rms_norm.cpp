@@ -39,7 +39,7 @@ static Tensor rms_norm_composed(const Tensor& input, const Tensor& weight, doubl
   return (x * rsqrt(mean(x * x, {-1}, true) + eps) * weight).to(autocast(input.dtype()));
 }
 
-Tensor rms_norm(const Tensor& input, const Tensor& weight, double eps) {
+Tensor rms_norm(const Tensor& input, const Tensor& weight, NumberOf<double> eps) {
   check_defined("rms_norm", input);
   INK_CHECK(input.dim() >= 1, "rms_norm: needs at least one dimension, got a scalar");
   INK_CHECK(input.is_floating(), "rms_norm: expected a floating dtype, got ", input.dtype());

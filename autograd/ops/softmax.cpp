@@ -41,7 +41,7 @@ static Tensor softmax_gradient(const Tensor& dy, const Tensor& y, int64_t d) {
   return y * (dy - sum(dy * y, {d}, true));
 }
 
-Tensor softmax(const Tensor& x, int64_t dim) {
+Tensor softmax(const Tensor& x, NumberOf<int64_t> dim) {
   const OverDim op{"softmax", softmax_composed, softmax_gradient, kernel::softmax,
                    kernel::softmax_backward};
   return over_dim(op, x, dim);

@@ -268,14 +268,14 @@ ValuesIndices as_line(const char* name, const Tensor& x, Op op) {
 
 }  // namespace
 
-ValuesIndices sort(const Tensor& x, int64_t dim, bool descending) {
+ValuesIndices sort(const Tensor& x, NumberOf<int64_t> dim, bool descending) {
   check_defined("sort", x);
   const int64_t d = wrap_dim("sort", dim, x.shape());
   if (x.dim() == 0) return as_line("sort", x, [](const Tensor& line) { return sort(line); });
   return sorted("sort", x, d, x.shape()[d], descending);
 }
 
-ValuesIndices topk(const Tensor& x, int64_t k, int64_t dim, bool largest) {
+ValuesIndices topk(const Tensor& x, int64_t k, NumberOf<int64_t> dim, bool largest) {
   check_defined("topk", x);
   const int64_t d = wrap_dim("topk", dim, x.shape()), n = x.dim() == 0 ? 1 : x.shape()[d];
   INK_CHECK(k >= 0 && k <= n, "topk: expected k between 0 and ", n, ", the size of dimension ", d,
@@ -285,7 +285,7 @@ ValuesIndices topk(const Tensor& x, int64_t k, int64_t dim, bool largest) {
   return sorted("topk", x, d, k, largest);
 }
 
-Tensor argsort(const Tensor& x, int64_t dim, bool descending) {
+Tensor argsort(const Tensor& x, NumberOf<int64_t> dim, bool descending) {
   check_defined("argsort", x);
   const NoGrad no_grad;
   wrap_dim("argsort", dim, x.shape());

@@ -135,6 +135,16 @@ TEST_F(Checkpoint, DrawsAreThoseOfTheValue) {
   }
 }
 
+TEST_F(Checkpoint, DropoutIsThatOfTheValueWhoeverSeedsBetween) {
+  const ContextGuard guard;
+  const auto section = [](const Tensor& v) { return dropout(v * 1, 0.5); };
+  context().random.given_by = RandomPosition::seedings;  // as of a thread that has drawn before
+  const Tensor x = ones({64}).requires_grad_(), y = checkpoint(section, x);
+  manual_seed(3);
+  y.backward(ones({64}));
+  EXPECT_EQ(x.grad().tolist(), y.tolist());
+}
+
 TEST_F(Checkpoint, DrawsOfTheOldGeneratorAndOfDropoutAsPyTorchs) {
   const auto gradients = [&](bool saving) {
     const ContextGuard guard;

@@ -610,6 +610,9 @@ TEST(Typed, BitwiseAssignmentWritesAView) {
   y[Slice(1)] ^= 3;
   EXPECT_EQ(y.tolist(), (Values{0, 2, 1}));
   EXPECT_THROW(x[tensor({0})] &= true, Error) << "a copy";
+  EXPECT_THROW(x &= tensor({2, 2}), Error) << "integers do not fit";
+  EXPECT_THROW(x[0] ^= 2, Error);
+  EXPECT_EQ((y |= tensor({true, false, true})).tolist(), (Values{1, 2, 1}));
 }
 
 // ---- walks

@@ -45,12 +45,20 @@ x.norm({});
 embedding(x, x, {});
 linear_cross_entropy(x, x, x, {});
 x.softmx(1);
+softmax(x, {});
+x.sort({}, true);
+x.topk(2, false);
+x.argmax(true);
+dropout(x, true);
+rms_norm(x, x, {});
+Dropout(true);
+randint(5, 10);
 matmul(x);
 cat(x, x);
 print(std::optional<int>());
 EOF
 {
-  printf '#include "autograd/autograd.h"\nusing namespace ink;\n'
+  printf '#include "autograd/autograd.h"\n#include "nn/dropout.h"\nusing namespace ink;\n'
   sed 's/.*/void f(Tensor x) { & }/; s/ f(/ f_@(/' "$work/wrong.txt" | awk '{ sub("@", NR); print }'
 } >"$work/wrong.cpp"
 if "$@" -std=c++20 -fopenmp -fsyntax-only -I. $limit "$work/wrong.cpp" 2>"$work/errors.txt"; then
@@ -60,7 +68,7 @@ fi
 failed=0 number=0
 while IFS= read -r line; do
   number=$((number + 1))
-  grep -q "wrong.cpp:$((number + 2)):" "$work/errors.txt" ||
+  grep -q "wrong.cpp:$((number + 3)):" "$work/errors.txt" ||
     { echo "This compiles: $line"; failed=1; }
 done <"$work/wrong.txt"
 lines=$(wc -l <"$work/errors.txt")

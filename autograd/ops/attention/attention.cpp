@@ -134,7 +134,8 @@ Tensor attention_composed(const Tensor& q, const Tensor& k, const Tensor& v,
 Grads gradients_composed(const std::vector<Tensor>& inputs, const Tensor& dout,
                          const Problem& problem) {
   const ContextGuard guard;
-  context().random = problem.rule.random;  // the same dropout again
+  context().random = problem.rule.random;  // the same dropout again, whoever seeds since then
+  context().random.given_by = 0;
   context().imitate_torch.reset();
   const auto definition = [&](const std::vector<Tensor>& xs) {
     Problem with_mask = problem;
