@@ -94,7 +94,8 @@ const GemmUnit* Arithmetic::first_unit(DType dtype) const {
   return found;
 }
 
-std::string changed_bits(const Arithmetic& before, const Arithmetic& now, DType dtype) {
+std::string changed_bits(const Arithmetic& before, const Arithmetic& now,
+                         const std::vector<DType>& dtypes) {
   std::string text;
   const auto note = [&](const std::string& what, const auto& is, const auto& was) {
     if (is == was) return;
@@ -105,9 +106,11 @@ std::string changed_bits(const Arithmetic& before, const Arithmetic& now, DType 
   note("device ", now.device, printable(before.device, 60));
   note("kernels of version ", now.kernels, before.kernels);
   if (now.device != "cpu" || before.device != "cpu") return text;
-  const size_t place = place_of(dtype);
-  note(name_of(dtype) + std::string(" products by "), now.products[place],
-       printable(before.products[place], 60));
+  for (const DType dtype : dtypes) {
+    const size_t place = place_of(dtype);
+    note(name_of(dtype) + std::string(" products by "), now.products[place],
+         printable(before.products[place], 60));
+  }
   note("row kernels for ", now.built_for, printable(before.built_for, 60));
   note("threads ", now.threads, before.threads);
   note("batch_parts ", now.batch_parts, before.batch_parts);

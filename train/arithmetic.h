@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <nlohmann/json_fwd.hpp>
 #include <string>
+#include <vector>
 
 #include "autograd/base/device.h"
 #include "autograd/base/dtype.h"
@@ -41,8 +42,9 @@ struct Arithmetic {
   const GemmUnit* first_unit(DType dtype) const;
 };
 
-/// In words, what gives a run with products of `dtype` other bits than before: "3 threads (before:
+/// In words, what gives a run with products of `dtypes` other bits than before: "3 threads (before:
 /// 2)"; empty if nothing does.
-std::string changed_bits(const Arithmetic& before, const Arithmetic& now, DType dtype);
+std::string changed_bits(const Arithmetic& before, const Arithmetic& now,
+                         const std::vector<DType>& dtypes);
 
 }  // namespace ink

@@ -193,7 +193,8 @@ bool is_complete(const fs::path& folder) {
   }
 }
 
-// Newest first: NAME.tmp is whole only when the renaming after it was cut short.
+// NAME, NAME.tmp, NAME.prev. NAME.tmp is whole, and then the newest, only when the renaming after it
+// was cut short.
 std::array<fs::path, 3> candidates(const fs::path& out_dir, const std::string& name) {
   const bool is_name =
       !name.empty() && name != "." && name != ".." && name.find('/') == std::string::npos;
@@ -313,7 +314,9 @@ LoadedCheckpoint load_checkpoint(const fs::path& out_dir, const std::string& nam
                                  const std::function<void(const LoadedCheckpoint&)>& use) {
   std::string reasons;
   const auto newest = identity(out_dir / name);
-  for (const fs::path& folder : candidates(out_dir, name)) {
+  auto newest_first = candidates(out_dir, name);
+  if (is_complete(newest_first[1])) std::swap(newest_first[0], newest_first[1]);
+  for (const fs::path& folder : newest_first) {
     const auto before = identity(folder);
     // Another process may save meanwhile. A mixture of two checkpoints must not be used.
     const auto is_replaced = [&] {
@@ -326,7 +329,10 @@ LoadedCheckpoint load_checkpoint(const fs::path& out_dir, const std::string& nam
       if (use) use(loaded);
       if (folder.filename() != name)
         log_message("load_checkpoint: ", folder.string(), " is used in place of ",
-                    (out_dir / name).string(), reasons.empty() ? ", which is missing" : reasons);
+                    (out_dir / name).string(),
+                    !reasons.empty()           ? reasons
+                    : is_there(out_dir / name) ? ", which is older"
+                                               : ", which is missing");
       return loaded;
     } catch (const NotDamaged&) {
       throw;

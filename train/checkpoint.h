@@ -73,9 +73,9 @@ std::string save_checkpoint(const std::filesystem::path& out_dir, const std::str
 /// none, does nothing. Throws as save_checkpoint does.
 void finish_save(const std::filesystem::path& out_dir, const std::string& name);
 
-/// The checkpoint out_dir/name and the folder in which it was found. If it is missing or one of the
-/// files that `parts` needs is damaged, the newest whole one of name.tmp (complete, but not yet
-/// renamed) and name.prev is taken instead, and logged. If there is none, one error says what is
+/// The newest checkpoint of out_dir/name and the folder in which it was found: that of name.tmp, if a
+/// save was cut short before its renames, and logged. If it is missing or one of the files that
+/// `parts` needs is damaged, the newest whole one of the others is taken instead, and logged. If there is none, one error says what is
 /// wrong with each. `use` is called with each checkpoint until it does not throw, so that one with
 /// invalid contents is passed over, too, unless it throws NotDamaged.
 struct LoadedCheckpoint : Checkpoint {

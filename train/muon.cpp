@@ -62,10 +62,13 @@ std::set<std::string> table_names(const Module& model, int64_t vocab_size) {
     if (value.dim() != 2) continue;
     const bool of_vocabulary = value.size(0) == vocab_size || value.size(1) == vocab_size;
     const auto parts = parts_of_name(name);
+    // A number before the last part is of a Sequential's layer; one before others, of a block.
+    const bool of_block =
+        parts.size() > 2 && std::any_of(parts.begin(), parts.end() - 2, is_number);
     if (embeddings.count(&value.impl()) ||
         (of_vocabulary && std::none_of(parts.begin(), parts.end(), is_number)))
       tables.insert(name);
-    last = of_vocabulary ? name : "";
+    last = of_vocabulary && !of_block ? name : "";
   }
   if (!last.empty()) tables.insert(last);
   return tables;

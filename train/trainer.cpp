@@ -106,8 +106,9 @@ std::unique_ptr<Dataset> dataset_for(const TrainConfig& config, const std::strin
             saved->data.empty() ? printable(saved->dataset, 200) : saved->data, ", got ",
             fingerprint.empty() ? "other data" : fingerprint,
             "; name the same text with --data, or go on with --data_changed");
-  INK_CHECK(config.data_changed || config.data.empty() || !config.val_data.empty() ||
-                config.val_fraction == saved->config.val_fraction,
+  INK_CHECK(config.data_changed || config.data.empty() ||
+                config.val_fraction == saved->config.val_fraction ||
+                !data_files(config.data, config.val_data).val.empty(),
             "resume: ", saved->folder.string(), " has val_fraction ", saved->config.val_fraction,
             ", got ", config.val_fraction,
             ", with which it would validate on other text, some of "
@@ -504,7 +505,10 @@ void Trainer::choose_arithmetic(const std::optional<SavedRun>& saved) {
   const DType dtype = config_.autocast();
   if (std::getenv("INKLING_CPU_CAPABILITY") == nullptr && context().first_unit == nullptr)
     first_unit_ = before->first_unit(dtype);
-  const std::string changes = changed_bits(*before, arithmetic(), dtype);
+  std::vector<DType> dtypes{dtype};
+  if (config_.optimizer == "muon" && dtype != bf16)
+    dtypes.push_back(bf16);  // MuonOptions::ns_dtype
+  const std::string changes = changed_bits(*before, arithmetic(), dtypes);
   if (!changes.empty()) log_message("resume: last bits will differ from here on: ", changes);
 }
 
@@ -513,7 +517,10 @@ void Trainer::resume(const SavedRun& saved) {
             saved.is_start ? "--init_from" : "resume", ": the vocabulary of ", dataset_->summary(),
             " is not the one that ", saved.folder.string(), " was trained on",
             saved.is_start ? "; name a text with --data" : "");
-  const auto load_model_state = [&] { model_->load_state_dict(saved.model_state); };
+  const bool of_average = saved.is_start && !saved.average_state.empty();  // what was evaluated
+  const auto load_model_state = [&] {
+    model_->load_state_dict(of_average ? saved.average_state : saved.model_state);
+  };
   if (saved.is_start) return with_prefix(saved.folder.string(), load_model_state);
   const nlohmann::json mine = to_json(config_), its = to_json(saved.config);
   std::vector<std::string> kept = model_fields(config_);
@@ -540,10 +547,13 @@ void Trainer::resume(const SavedRun& saved) {
       same_data && settings(config_) == settings(saved.config) ? validation_set_ : "other data";
   const std::string& before = saved.validation_set.empty() ? unnamed : saved.validation_set;
   best_is_of_another_set_ = saved.best_val_loss && before != validation_set_;
-  if (best_is_of_another_set_)
+  if (best_is_of_another_set_) {
+    other_best_ = {{"best_val_loss", *saved.best_val_loss}, {"validation_set", before}};
+    if (saved.best_step) other_best_["best_step"] = *saved.best_step;
     return log_message("resume: the best validation loss so far, ", *saved.best_val_loss,
                        ", is not compared with those from here on: it is of ",
                        printable(before, 200), ", and they are of ", validation_set_);
+  }
   best_val_loss_ = saved.best_val_loss.value_or(best_val_loss_);
   best_step_ = saved.best_step;
 }
@@ -626,8 +636,8 @@ void Trainer::forward_backward(int64_t step, int64_t micro_batch, BatchParts& pa
   parts.backward(
       config_.batch_size, scale,
       [&](int64_t first, int64_t count) {
-        return model_->loss(ids.x.narrow(0, first, count), ids.y.narrow(0, first, count),
-                            reduction);
+        return model_->loss(ids.x.narrow(0, first, count), ids.y.narrow(0, first, count), reduction)
+            .reshape({});
       },
       last);
 }
@@ -747,6 +757,7 @@ void Trainer::measure_best_again(const StopEvaluation& stop) {
           step = Fields("state.json", saved.state).count("step", kMostSteps);
         });
   } catch (const Error& error) {
+    other_best_ = nlohmann::json::object();
     return log_message("resume: the best checkpoint is forgotten: ", error.what());
   }
   const Evaluation found = ink::evaluate(*model, *dataset_, config_.eval_iters, config_.batch_size,
@@ -788,7 +799,7 @@ void Trainer::check_finite(const NamedTensors& optimizer_state) const {
                     : "try",
                 " a lower --learning_rate");
   };
-  check("parameter", model_->state_dict());
+  check("parameter", model_->named_parameters());  // a buffer may be a mask of -inf
   check("the optimizer's", optimizer_state);
 }
 
@@ -838,6 +849,7 @@ void Trainer::save(const std::string& name) {
   if (best_step_) checkpoint.state["best_step"] = *best_step_;
   checkpoint.state["best_val_loss"] =
       std::isfinite(best_val_loss_) ? nlohmann::json(best_val_loss_) : nlohmann::json();
+  if (best_is_of_another_set_) checkpoint.state.update(other_best_);  // until it is measured again
   checkpoint.model = model_->state_dict();
   if (average_) checkpoint.average = evaluated_model().state_dict();
   checkpoint.optimizer = optimizer_state;

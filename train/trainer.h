@@ -198,6 +198,7 @@ class Trainer {
   std::optional<int64_t> best_step_;
   std::string validation_set_;
   bool best_is_of_another_set_ = false;
+  nlohmann::json other_best_;  // of that set, as a checkpoint holds it
   std::vector<std::string> unwritten_;
   std::map<std::string, std::string> known_;  // checksums of checkpoints that a save may replace
   // since the last progress()

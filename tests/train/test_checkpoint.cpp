@@ -200,15 +200,19 @@ TEST_F(CheckpointTest, SurvivesAnInterruptionAnywhere) {
     fs::resize_file(out / "ckpt.tmp" / last, fs::file_size(out / "ckpt.tmp" / last) / 2);
     expect_then_save(2);
   }
+  EXPECT_TRUE(messages.empty());
   write_all_of_3();
-  expect_then_save(2);
+  expect_then_save(3);
   write_all_of_3();  // the old one half removed
   fs::remove(out / "ckpt.prev" / "model.safetensors");
-  expect_then_save(2);
+  expect_then_save(3);
   write_all_of_3();  // and all
   fs::remove_all(out / "ckpt.prev");
-  expect_then_save(2);
-  EXPECT_TRUE(messages.empty());
+  expect_then_save(3);
+  ASSERT_EQ(messages.size(), 3u);
+  EXPECT_EQ(plain(messages[0]),
+            "load_checkpoint: OUT/ckpt.tmp is used in place of OUT/ckpt, which is older");
+  messages.clear();
   write_all_of_3();  // between the two renames
   fs::remove_all(out / "ckpt.prev");
   fs::rename(out / "ckpt", out / "ckpt.prev");

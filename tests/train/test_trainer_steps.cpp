@@ -16,6 +16,7 @@
 
 #include "autograd/memory/storage.h"
 #include "autograd/ops.h"
+#include "nn/embedding.h"
 #include "nn/linear.h"
 #include "tests/support/error_of.h"
 #include "tests/support/temp_files.h"
@@ -479,6 +480,64 @@ TEST(TrainerSteps, OfAnotherTrainerAreNotReplaced) {
   EXPECT_EQ(trainer_of().steps_done(), 2);
 }
 
+// What was measured on another set stays in the checkpoint until it is measured again.
+TEST(TrainerSteps, KeepTheBestOfAnotherSet) {
+  const TempFolder folder;
+  TrainConfig config = config_of(folder, 0, 1);
+  const auto trainer_of = [&] { return Trainer(config, std::make_unique<Formulas>()); };
+  Trainer first = trainer_of();
+  first.step();
+  EXPECT_TRUE(first.note_validation(1.5));
+  first.save("best");
+  first.save("ckpt");
+  const nlohmann::json before = checkpoint_state(config.out_dir, "ckpt");
+  config.init_from = "resume";
+  config.eval_iters = 3;
+  for (int turn = 0; turn < 2; ++turn) {
+    Trainer resumed = trainer_of();
+    EXPECT_TRUE(resumed.best_is_of_another_set());
+    resumed.save("ckpt");  // as an interrupt does
+    const nlohmann::json now = checkpoint_state(config.out_dir, "ckpt");
+    for (const char* name : {"best_val_loss", "best_step", "validation_set"})
+      EXPECT_EQ(now.at(name), before.at(name)) << name;
+  }
+  Trainer measured = trainer_of();
+  measured.measure_best_again();
+  EXPECT_FALSE(measured.best_is_of_another_set());
+  measured.save("ckpt");
+  EXPECT_NE(checkpoint_state(config.out_dir, "ckpt").at("validation_set"),
+            before.at("validation_set"));
+}
+
+// A model whose loss has a dimension, and with a mask of minus infinity among its buffers.
+struct Masked : LanguageModel {
+  Embedding table;
+  Linear head;
+  Buffer mask;
+  explicit Masked(const GPTConfig& c)
+      : LanguageModel(c),
+        table(c.vocab_size, c.n_embd),
+        head(c.n_embd, c.vocab_size),
+        mask(triu(full({c.block_size, c.block_size}, -inf), 1)) {}
+  Tensor operator()(const Tensor& ids) { return head(table(ids)); }
+  Tensor loss(const Tensor& ids, const Tensor& targets, Reduction reduction) override {
+    return LanguageModel::loss(ids, targets, reduction).view({1});
+  }
+  INK_FIELDS(table, head, mask)
+};
+
+TEST(TrainerSteps, OfAModelWithAMaskCanBeSaved) {
+  static const bool once = (add_model<Masked>("masked"), true);
+  static_cast<void>(once);
+  const TempFolder folder;
+  TrainConfig config = config_of(folder, 0, 1);
+  config.model = "masked";
+  Trainer trainer(config, std::make_unique<Formulas>());
+  trainer.step();
+  EXPECT_EQ(trainer.steps_done(), 1);
+  EXPECT_EQ(error_of([&] { trainer.save("ckpt"); }), "(no error)");
+}
+
 // ---- the average of weights
 
 void expect_average(Trainer& trainer, std::vector<Tensor>& by_hand, double decay) {
@@ -527,6 +586,10 @@ TEST(TrainerSteps, KeepAnAverageOfTheWeights) {
     EXPECT_EQ(weights_of("raw"), weights_in(trainer.model()));
     EXPECT_EQ(weights_of("ema"), weights_in(trainer.evaluated_model()));
     EXPECT_EQ(weights_of(""), weights_of("ema"));
+    TrainConfig next = config;  // begins with what was evaluated
+    next.init_from = config.out_dir;
+    next.out_dir += "/next";
+    EXPECT_EQ(weights_in(Trainer(next, std::make_unique<Formulas>()).model()), weights_of("ema"));
     config.ema = 0;
     config.out_dir += "/none";
     Trainer(config, std::make_unique<Formulas>()).save("ckpt");

@@ -67,6 +67,7 @@ class TrainRun {
         kept_lines_(trainer_.steps_done(), config.max_iters),
         saves_(checkpoint_exists(config.out_dir, kLastCheckpoint)),
         first_step_(trainer_.steps_done()),
+        lacks_save_(saved && saved->folder.filename() != kLastCheckpoint),
         skipped_(trainer_.skipped().total) {
     training_set_ = five_digits(training_set());
     elapsed_before_ = metrics_.table().elapsed_s().value_or(0);
@@ -99,6 +100,7 @@ class TrainRun {
 
  private:
   int train() {
+    lacks_save_ |= trainer_.best_is_of_another_set();
     if (trainer_.best_is_of_another_set() && !measure_best()) return stop_interrupted();
     const bool late = first_step_ % config_.eval_interval == 0 && !trainer_.is_validated();
     if (late && first_step_ < config_.max_iters && !validate())  // it was stopped before that
@@ -486,7 +488,7 @@ class TrainRun {
 
   int finish() {
     const bool had_all = config_.init_from == "resume" && first_step_ == config_.max_iters;
-    if (!had_all) save();  // what follows takes long
+    if (!had_all || lacks_save_) save();  // what follows takes long
     if (config_.final_eval == "off") {
       console_.line(fmt::format(
           "no evaluation after the last step (final_eval off); to evaluate: {}", eval_typed()));
@@ -534,7 +536,9 @@ class TrainRun {
   std::optional<double> last_loss_;  // after the last step, as best_val_loss() is measured
   bool told_overfitting_ = false;
   std::string rate_text_ = odd_rate(config_);
-  int64_t first_step_, last_reported_ = 0, skipped_;
+  int64_t first_step_, last_reported_ = 0;
+  bool lacks_save_;  // is what is resumed not what ckpt holds?
+  int64_t skipped_;
   std::atomic<int64_t> shown_step_ = 0;
   std::optional<Waiting> waiting_;  // the last member: its thread looks at others
 };
