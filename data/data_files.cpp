@@ -57,11 +57,11 @@ Paths fitting(const Paths& files, const char* pattern) {
   return found;
 }
 
-// The files of ids that a folder is known to hold.
+// The files of ids that a folder is known to hold. A .u32 may be made of the .bin beside it.
 Paths known_ids(const Paths& files, const std::string& part) {
-  for (const std::string& pattern :
-       {part + ".bin", part + ".u16", part + ".u32", "*_" + part + ".bin", "*_" + part + "_*.bin"})
-    if (Paths found = fitting(files, pattern.c_str()); !found.empty()) return found;
+  for (const std::string& name : {part, "*_" + part, "*_" + part + "_*"})
+    for (const char* ending : {".u32", ".bin", ".u16"})
+      if (Paths found = fitting(files, (name + ending).c_str()); !found.empty()) return found;
   return {};
 }
 
@@ -155,7 +155,7 @@ DataFiles files_of_folder(const fs::path& folder) {
     return {{folder / kPreparedFile}, {}, true, true, ""};
   const Paths trains = known_ids(files, "train"), vals = known_ids(files, "val");
   const auto is_numbered = [](const Paths& ids) {
-    return !ids.empty() && ::fnmatch("*_*_*.bin", ids[0].filename().c_str(), 0) == 0;
+    return !ids.empty() && ::fnmatch("*_*_*", ids[0].filename().c_str(), 0) == 0;
   };
   if (!trains.empty() || !vals.empty()) {
     INK_CHECK(

@@ -474,7 +474,8 @@ void say_if_of_another_type(const IdsOfFile& file) {
     return detail::joined(
         {"; if so, convert it: python3 -c \"import numpy, sys; "
          "numpy.fromfile(sys.argv[1], '",
-         dtype, "').astype('uint32').tofile('train.u32')\" ", for_shell(file.name)});
+         dtype, "').astype('uint32').tofile(sys.argv[2])\" ", for_shell(file.name), " ",
+         converted_name(file.name, ".u32")});
   };
   if (const size_t width = wider_width(file))
     log_message(

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <string>
+#include <system_error>
 
 #include "autograd/base/check.h"
 #include "autograd/io/foreign.h"
@@ -12,7 +13,7 @@ namespace {
 
 using namespace std::string_view_literals;
 
-// A format and what to type to have text, in which @ is the file.
+// A format and what to type to have text, in which @ is the file, % a text of it, and & its ids.
 struct Format {
   std::string_view begin;  // its first bytes; '?' is any byte
   const char *name, *instead;
@@ -21,8 +22,7 @@ struct Format {
 
 constexpr const char* kWrite = "write its text to a file, and name that";
 constexpr const char* kNoText = "it holds no text";
-constexpr const char* kTofile =
-    "NumPy writes ids alone: array.astype('uint16').tofile('train.bin')";
+constexpr const char* kTofile = "NumPy writes ids alone: array.astype('uint32').tofile('NAME.u32')";
 constexpr const char* kLlmC = "a file of llm.c";
 constexpr const char* kItsIds = "--data reads those of token ids, if they are called .bin";
 constexpr const char* kZip = "a ZIP archive (as .docx, .epub, .npz and PyTorch's .pt are)";
@@ -48,16 +48,16 @@ constexpr Format kFormats[] = {
     {"Rar!\x1a\x07"sv, "a RAR archive", "unpack it: unrar x @"},
     {"ustar"sv, "a tar archive", "unpack it: tar xf @", 257},
     {"%PDF-"sv, "a PDF", "convert it: pdftotext @"},
-    {"{\\rtf"sv, "RTF", "convert it: pandoc --to plain --output text.txt @"},
+    {"{\\rtf"sv, "RTF", "convert it: pandoc --to plain --output % @"},
     {"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"sv, "a file of Microsoft Office",
      "convert it: soffice --convert-to txt @"},
     {"PAR1\x15"sv, "a Parquet file",
      "convert it: python3 -c \"import pandas, sys; "
-     "print(*pandas.read_parquet(sys.argv[1])['text'], sep='\\n')\" @ > text.txt"},
+     "print(*pandas.read_parquet(sys.argv[1])['text'], sep='\\n')\" @ > %"},
     {"ARROW1\0\0"sv, "an Arrow file", kWrite},
     {"\x93NUMPY"sv, "an array of NumPy",
      "if these are token ids, convert it: python3 -c \"import numpy, sys; "
-     "numpy.load(sys.argv[1]).astype('uint16').tofile('train.bin')\" @"},
+     "numpy.load(sys.argv[1]).astype('uint32').tofile(sys.argv[2])\" @ &"},
     {"\0\0\0\0{\""sv, "weights in a safetensors file", kNoText, 4},
     {"GGUF?\0\0\0"sv, "weights in a GGUF file", kNoText},
     {"\x89HDF\r\n\x1a\n"sv, "an HDF5 file", kWrite},
@@ -76,7 +76,7 @@ constexpr Format kFormats[] = {
     {"MM\0\x2a"sv, "a picture", kNoText},
     {"II\x2a\0"sv, "a picture", kNoText},
     {"BM????\0\0\0\0"sv, "a picture", kNoText},
-    {"AT&TFORM"sv, "a DjVu document", "convert it: djvutxt @ text.txt"},
+    {"AT&TFORM"sv, "a DjVu document", "convert it: djvutxt @ %"},
     {"RIFF????WAVE"sv, "sound", kNoText},
     {"ID3?\0"sv, "sound", kNoText},
     {"\xff\xfb"sv, "sound", kNoText},
@@ -92,10 +92,10 @@ constexpr Format kFormats[] = {
     {"\0asm"sv, "a program", kNoText},
     {"version https://git-lfs.github.com/spec/"sv, "a pointer to a file in Git LFS",
      "get that file: git lfs pull"},
-    {"\xff\xfe\0\0"sv, "UTF-32", "convert it: iconv -f UTF-32 -t UTF-8 @ > text.txt"},
-    {"\0\0\xfe\xff"sv, "UTF-32", "convert it: iconv -f UTF-32 -t UTF-8 @ > text.txt"},
-    {"\xff\xfe"sv, "UTF-16", "convert it: iconv -f UTF-16 -t UTF-8 @ > text.txt"},
-    {"\xfe\xff"sv, "UTF-16", "convert it: iconv -f UTF-16 -t UTF-8 @ > text.txt"}};
+    {"\xff\xfe\0\0"sv, "UTF-32", "convert it: iconv -f UTF-32 -t UTF-8 @ > %"},
+    {"\0\0\xfe\xff"sv, "UTF-32", "convert it: iconv -f UTF-32 -t UTF-8 @ > %"},
+    {"\xff\xfe"sv, "UTF-16", "convert it: iconv -f UTF-16 -t UTF-8 @ > %"},
+    {"\xfe\xff"sv, "UTF-16", "convert it: iconv -f UTF-16 -t UTF-8 @ > %"}};
 
 // They begin with a number from 20240326 on, the day on which their kind was made.
 constexpr Format kOfLlmC[] = {{"?\xd7\x34\1"sv, kLlmC, kItsIds},
@@ -114,11 +114,10 @@ constexpr Format kNoIds[] = {
 
 // Text without a byte order mark: in each unit, the bytes where `zeros` has a '0' are zero, and one
 // other at least is not.
-constexpr Format kUnits[] = {
-    {"x000"sv, "UTF-32", "convert it: iconv -f UTF-32LE -t UTF-8 @ > text.txt"},
-    {"000x"sv, "UTF-32", "convert it: iconv -f UTF-32BE -t UTF-8 @ > text.txt"},
-    {"x0"sv, "UTF-16", "convert it: iconv -f UTF-16LE -t UTF-8 @ > text.txt"},
-    {"0x"sv, "UTF-16", "convert it: iconv -f UTF-16BE -t UTF-8 @ > text.txt"}};
+constexpr Format kUnits[] = {{"x000"sv, "UTF-32", "convert it: iconv -f UTF-32LE -t UTF-8 @ > %"},
+                             {"000x"sv, "UTF-32", "convert it: iconv -f UTF-32BE -t UTF-8 @ > %"},
+                             {"x0"sv, "UTF-16", "convert it: iconv -f UTF-16LE -t UTF-8 @ > %"},
+                             {"0x"sv, "UTF-16", "convert it: iconv -f UTF-16BE -t UTF-8 @ > %"}};
 
 bool begins(std::string_view bytes, const Format& format) {
   const auto alike = [](char expected, char byte) { return expected == '?' || expected == byte; };
@@ -150,9 +149,12 @@ bool is_written(std::string_view bytes) {
 void check(const std::filesystem::path& file, const char* expected, bool found,
            const Format& format) {
   if (!found) return;
-  std::string instead = format.instead;
-  const size_t at = instead.find('@');
-  if (at != std::string::npos) instead.replace(at, 1, for_shell(file.string()));
+  std::string instead;
+  for (const char c : std::string_view(format.instead))
+    instead += c == '@'   ? for_shell(file.string())
+               : c == '%' ? converted_name(file, ".txt")
+               : c == '&' ? converted_name(file, ".u32")
+                          : std::string(1, c);
   detail::fail({file.string(), ": expected ", expected, ", got ", format.name, "; ", instead});
 }
 
@@ -171,6 +173,14 @@ void check_is_ids(const std::filesystem::path& file, std::string_view bytes) {
   INK_CHECK(!is_written(bytes), file.string(),
             ": expected token ids, got text; name a text otherwise, such as ",
             for_shell(file.stem().string() + ".txt"));
+}
+
+std::string converted_name(const std::filesystem::path& file, const char* extension) {
+  std::filesystem::path name = file;
+  std::error_code unknown;
+  if (std::filesystem::exists(name.replace_extension(extension), unknown))
+    name.replace_filename(file.stem().string() + "_converted" + extension);
+  return for_shell(name.string());
 }
 
 size_t byte_order_mark(std::string_view text) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <filesystem>
+#include <string>
 #include <string_view>
 
 namespace ink {
@@ -13,6 +14,9 @@ void check_is_text(const std::filesystem::path& file, std::string_view bytes);
 /// The same for a file of token ids, in which a few bytes may look like anything: only formats with
 /// four bytes of their own or more are known, and text of 128 bytes or more.
 void check_is_ids(const std::filesystem::path& file, std::string_view bytes);
+
+/// For the shell: a new name beside this file, with this extension, for what it is converted to.
+std::string converted_name(const std::filesystem::path& file, const char* extension);
 
 /// How many bytes a byte order mark takes at the beginning of a text: 3 or 0.
 size_t byte_order_mark(std::string_view text);

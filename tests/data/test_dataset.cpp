@@ -24,6 +24,7 @@
 #include <vector>
 
 #include "autograd/base/log.h"
+#include "autograd/io/foreign.h"
 #include "tests/support/error_of.h"
 #include "tests/support/peak_memory.h"
 #include "tests/support/temp_files.h"
@@ -562,6 +563,16 @@ TEST(TokenDataset, SaysWhereIdsLookWider) {
   for (const char* name : {"widest.bin", "widest.u32"}) {  // NumPy's int64
     EXPECT_EQ(told(name, raw_bytes(std::vector<uint64_t>(wide.begin(), wide.end()))), 8) << said;
     EXPECT_EQ(told(name, raw_bytes(std::vector<uint64_t>(narrow.begin(), narrow.end()))), 8);
+  }
+  // Each is converted to a file of its own.
+  const std::vector<uint64_t> ids(wide.begin(), wide.end());
+  for (const auto& [name, converted] : {std::pair{"train.bin", "train.u32"},
+                                        {"my val.bin", "my val.u32"},
+                                        {"test.u32", "test_converted.u32"}}) {
+    EXPECT_EQ(told(name, raw_bytes(ids)), 8);
+    const std::string command = ".tofile(sys.argv[2])\" " + for_shell((folder / name).string()) +
+                                " " + for_shell((folder / converted).string());
+    EXPECT_TRUE(said.ends_with(command)) << said;
   }
   set_log_callback({});
 }

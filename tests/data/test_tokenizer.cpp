@@ -501,10 +501,18 @@ TEST(DataFiles, AFolderStandsForItsFiles) {
   folder.write("wide/train.u32", "abcdabcd");
   folder.write("wide/val.u32", "abcd");
   EXPECT_EQ(files_of({wide}), "train.u32 | val.u32 ids");
+  folder.write("wide/train.bin", "abcdefgh");  // of which train.u32 was made
+  EXPECT_EQ(files_of({wide}),
+            "train.u32 | val.u32 ids; train.u32 and val.u32; left out: train.bin");
   const std::string arrays = (folder / "arrays").string();
   std::filesystem::create_directory(arrays);
   folder.write("arrays/train.npy", raw("934e554d50590100"));
   EXPECT_EQ(files_of({arrays}).find("or a pattern"), std::string::npos) << files_of({arrays});
+  EXPECT_TRUE(files_of({arrays}).ends_with(".astype('uint32').tofile(sys.argv[2])\" " + arrays +
+                                           "/train.npy " + arrays + "/train.u32"))
+      << files_of({arrays});
+  const std::string wide_text = folder.write("a.u16.txt", raw("fffe6100")).string();
+  EXPECT_TRUE(files_of({wide_text}).ends_with(" > " + all + "/a.u16_converted.txt"));
   const std::string loud = (folder / "loud").string();
   std::filesystem::create_directory(loud);
   folder.write("loud/A.TXT", "a");
