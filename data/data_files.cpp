@@ -319,6 +319,15 @@ void check_no_ids(const fs::path& file) {
             "--data reads them");
 }
 
+Paths ids_of_folder(const fs::path& folder) {
+  std::error_code unknown;
+  if (!fs::is_directory(folder, unknown)) return {};
+  const Paths files = listed(folder).files, vals = known_ids(files, "val");
+  Paths ids = known_ids(files, "train");
+  ids.insert(ids.end(), vals.begin(), vals.end());
+  return ids;
+}
+
 DataFiles data_files(const std::vector<std::string>& data, const std::vector<std::string>& val_data,
                      const std::string& option) {
   DataFiles files = with_prefix(option, [&] { return files_of(data, false); });

@@ -28,6 +28,9 @@ struct DataFiles {
 DataFiles data_files(const std::vector<std::string>& data, const std::vector<std::string>& val_data,
                      const std::string& option = "--data");
 
+/// The files of token ids that a folder stands for, where it has no prepared data. No folder: none.
+std::vector<std::filesystem::path> ids_of_folder(const std::filesystem::path& folder);
+
 /// The first names of some files, and how many more there are.
 std::string names_of(const std::vector<std::filesystem::path>& files);
 

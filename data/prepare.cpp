@@ -252,6 +252,10 @@ class Preparation {
   Prepared write() {
     const Lock lock(options_.out_dir);
     if (fs::exists(options_.out_dir / kPreparedFile)) return found();
+    const fs::path tokenizer = in_folder(kTokenizerFile);
+    INK_CHECK(!fs::exists(tokenizer) || ink::read_file(tokenizer) == tokenizer_.to_json(),
+              tokenizer.string(),
+              ": prepare would write its tokenizer in place of this one; name another --out_dir");
     go_on();
     for (; place_.file < files_.size(); place_ = {.file = place_.file + 1})
       if (!read_file(files_[place_.file])) return stopped();

@@ -59,7 +59,7 @@ std::vector<std::filesystem::path> files_to_prepare(const std::vector<std::strin
 /// has one. The same files, tokenizer and options give the same bytes, whatever the number of
 /// threads. A call that was stopped or killed is gone on with by the next one, from its last whole
 /// shard. Takes about 100 MB, and the space of one unpacked file in out_dir. Throws if out_dir
-/// holds what another call made, or if another process writes there.
+/// holds what another call made or another tokenizer.json, or if another process writes there.
 Prepared prepare(const std::vector<std::filesystem::path>& files, const PrepareOptions& options);
 
 /// What prepare wrote. Throws if it is not whole or damaged.

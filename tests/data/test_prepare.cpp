@@ -258,6 +258,40 @@ TEST(Prepare, RefusesWhatDoesNotGoTogether) {
             std::string::npos);
 }
 
+// A tokenizer.json of another model, or the one that is read, which another program laid out.
+TEST(Prepare, ReplacesNothingInItsFolder) {
+  const TempFolder folder;
+  const std::string out = folder.path().string(), bytes = "prepare --tokenizer byte --out_dir ";
+  folder.write("tokenizer.json", learned("aaaa")->to_json() + "\n");
+  const std::string text = folder.write("a.txt", "aaaa").string();
+  const auto before = files_of(folder.path());
+  for (const std::string& words :
+       {bytes + out + " " + text,
+        "prepare --tokenizer " + out + "/tokenizer.json --out_dir " + out + " " + out}) {
+    const Ran ran = run_program(words);
+    EXPECT_EQ(ran.code, 1) << words;
+    EXPECT_NE(ran.err.find(out + "/tokenizer.json: prepare would write its tokenizer in place of "
+                                 "this one; name another --out_dir"),
+              std::string::npos)
+        << ran.err;
+    EXPECT_EQ(files_of(folder.path()), before);
+  }
+  folder.write("tokenizer.json", ByteTokenizer().to_json());
+  EXPECT_EQ(run_program(bytes + out + " " + text).code, 0) << "its own";
+  for (const char* ids :
+       {"train.u16", "val.bin", "tiny_shakespeare_train.bin", "x_val_000000.bin"}) {
+    fs::create_directories(folder / "ids");
+    folder.write(std::string("ids/") + ids, "abab");
+    const Ran ran = run_program(bytes + out + "/ids " + text);
+    EXPECT_EQ(ran.code, 2) << ids;
+    EXPECT_NE(ran.err.find(std::string(" holds ") + ids + ", in whose place --data would take"),
+              std::string::npos)
+        << ran.err;
+    EXPECT_EQ(files_of(folder / "ids").size(), 1u);
+    fs::remove_all(folder / "ids");
+  }
+}
+
 TEST(Prepare, RefusesShardsThatAreDamagedOrOfAnotherKind) {
   const TempFolder folder;
   const fs::path out = folder / "out", shard = out / "shard_00000.ids";

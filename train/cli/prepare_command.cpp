@@ -3,11 +3,11 @@
 
 #include <algorithm>
 #include <chrono>
-#include <filesystem>
 #include <string>
 #include <vector>
 
 #include "autograd/io/foreign.h"
+#include "data/data_files.h"
 #include "data/prepare.h"
 #include "train/cli/command_line.h"
 #include "train/cli/console.h"
@@ -62,10 +62,9 @@ int prepare_command(const Arguments& arguments) {
   if (holds_run(out_dir))
     throw UsageError("--out_dir: " + printable(out_dir) +
                      " holds a run; name another folder for the ids");
-  for (const char* ids : {"train.bin", "train.u32"})
-    if (std::filesystem::exists(std::filesystem::path(out_dir) / ids))
-      throw UsageError("--out_dir: " + printable(out_dir) + " holds " + ids +
-                       ", in whose place --data would take the prepared data; name another folder");
+  if (const auto ids = ids_of_folder(out_dir); !ids.empty())
+    throw UsageError("--out_dir: " + printable(out_dir) + " holds " + names_of(ids) +
+                     ", in whose place --data would take the prepared data; name another folder");
   options.tokenizer = tokenizer_named(tokenizer);
   options.out_dir = out_dir;
   const auto files = files_to_prepare(names);
