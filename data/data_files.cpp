@@ -3,10 +3,12 @@
 #include <fnmatch.h>
 
 #include <algorithm>
+#include <cctype>
 #include <iterator>
 #include <nlohmann/json.hpp>
 #include <string_view>
 #include <system_error>
+#include <utility>
 
 #include "autograd/base/check.h"
 #include "autograd/io/foreign.h"
@@ -95,6 +97,28 @@ std::string no_text(const fs::path& file) {
   return name + " is no text";
 }
 
+enum DataPart { kNone, kTrain, kVal, kTest };
+
+// Which part of some data this is, by a word of its name, and what is around that word.
+std::pair<DataPart, std::string> part_of(const fs::path& file) {
+  std::string name = file.filename().string();
+  for (char& c : name) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  std::pair<DataPart, std::string> found{kNone, ""};
+  for (size_t at = 0, end = 0; at < name.size(); at = end + 1) {
+    end = std::min(name.find_first_of("-_. ", at), name.size());
+    for (const auto& [word, part] : {std::pair{"train", kTrain},
+                                     {"val", kVal},
+                                     {"valid", kVal},
+                                     {"validation", kVal},
+                                     {"test", kTest}}) {
+      if (name.compare(at, end - at, word) != 0) continue;
+      if (found.first != kNone) return {kNone, ""};
+      found = {part, name.substr(0, at) + name.substr(end)};
+    }
+  }
+  return found;
+}
+
 // The texts of a folder: where none is called *.txt, all that it holds must be texts.
 DataFiles texts_of_folder(const fs::path& folder, const Listed& all) {
   Paths left_out = all.others, texts, others;
@@ -125,12 +149,25 @@ DataFiles texts_of_folder(const fs::path& folder, const Listed& all) {
   left_out.insert(left_out.end(), others.begin(), others.end());
   std::sort(left_out.begin(), left_out.end());
   INK_CHECK(!texts.empty(), expected, ", found ", left_out.empty() ? "none" : names_of(left_out));
-  DataFiles found{texts, {}, false, false, ""};
+  const TextParts parts = parts_of(texts);
+  if (!parts.train.empty()) {
+    INK_CHECK(parts.others.empty(), folder.string(), ": ", names_of(parts.train),
+              " and others seem to be parts of one text, and ", names_of(parts.others),
+              " of none; name what to train on, and what to validate on: --data TRAIN --val_data "
+              "VAL; or all: --data ",
+              for_shell((folder / ("*" + texts[0].extension().string())).string()));
+    left_out.insert(left_out.begin(), parts.test.begin(), parts.test.end());
+    texts = parts.train;
+  }
+  DataFiles found{texts, parts.val, false, false, ""};
   found.note = detail::joined({folder.string(), ": ", texts.size(),
                                texts.size() == 1 ? " text file, " : " text files, ",
                                texts.front().filename().string()});
   if (texts.size() > 1) found.note += " to " + texts.back().filename().string();
+  if (!parts.val.empty()) found.note += ", and to validate on, " + names_of(parts.val);
   if (!left_out.empty()) found.note += "; left out: " + names_of(left_out);
+  if (!parts.train.empty() && parts.val.empty())
+    found.note += " (--val_data FILE validates on one)";
   return found;
 }
 
@@ -282,6 +319,24 @@ void check_joined(const Paths& files) {
 }
 
 }  // namespace
+
+TextParts parts_of(const Paths& texts) {
+  Paths files[4];
+  std::vector<std::string> around[4];
+  for (const fs::path& file : texts) {
+    const auto [part, rest] = part_of(file);
+    files[part].push_back(file), around[part].push_back(rest);
+  }
+  const auto has_its = [&](const std::string& rest) {
+    return std::count(around[kVal].begin(), around[kVal].end(), rest) > 0 ||
+           std::count(around[kTest].begin(), around[kTest].end(), rest) > 0;
+  };
+  if (files[kTrain].empty() || files[kVal].size() + files[kTest].size() == 0 ||
+      (!files[kNone].empty() &&
+       std::none_of(around[kTrain].begin(), around[kTrain].end(), has_its)))
+    return {};
+  return {files[kTrain], files[kVal], files[kTest], files[kNone]};
+}
 
 std::string names_of(const Paths& files) {
   constexpr size_t kShown = 3;

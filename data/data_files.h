@@ -22,14 +22,24 @@ struct DataFiles {
 /// nanoGPT writes them, or train.u32 and val.u32; or for its *_train.bin and *_val.bin, as llm.c
 /// does, or *_train_*.bin and *_val_*.bin, as modded-nanogpt does; or for its text files, in the
 /// order of their names. These are those called *.txt or, if there are none, all, if all hold text
-/// and none is a program. A README, LICENSE or requirements.txt is left out. A name with * or ?
-/// stands for the files of its folder that it fits. Throws, naming the option, if something cannot
-/// be read, is of another format, or does not go together; `option`: what `data` is called.
+/// and none is a program. A README, LICENSE or requirements.txt is left out. Texts for validation
+/// and tests are told by `parts_of`; those of tests are left out. A name with * or ? stands for the
+/// files of its folder that it fits. Throws, naming the option, if something cannot be read, is of
+/// another format, or does not go together; `option`: what `data` is called.
 DataFiles data_files(const std::vector<std::string>& data, const std::vector<std::string>& val_data,
                      const std::string& option = "--data");
 
 /// The files of token ids that a folder stands for, where it has no prepared data. No folder: none.
 std::vector<std::filesystem::path> ids_of_folder(const std::filesystem::path& folder);
+
+struct TextParts {
+  std::vector<std::filesystem::path> train, val, test, others;
+};
+
+/// Texts by a word of their names: train, val (valid, validation) or test, between dots, dashes,
+/// underscores or spaces, as in wiki.train.tokens. Empty, unless some are of train, some of val or
+/// test, and all are of a part or two names differ in this word alone.
+TextParts parts_of(const std::vector<std::filesystem::path>& texts);
 
 /// The first names of some files, and how many more there are.
 std::string names_of(const std::vector<std::filesystem::path>& files);

@@ -528,6 +528,47 @@ TEST(DataFiles, AFolderStandsForItsFiles) {
   EXPECT_EQ(files_of({"/none"}), "--data: /none: cannot open: No such file or directory");
 }
 
+// As PyTorch's wikitext-2 and TinyStories come.
+TEST(DataFiles, TextsOfAFolderStandApartByTheirNames) {
+  const TempFolder folder;
+  const auto got = [&](const std::vector<std::string>& names) {
+    std::filesystem::create_directory(folder / "d");
+    for (const std::string& name : names) folder.write("d/" + name, "some text");
+    const std::string files = files_of({(folder / "d").string()});
+    std::filesystem::remove_all(folder / "d");
+    return files;
+  };
+  EXPECT_EQ(got({"train.txt", "valid.txt", "test.txt", "README.md"}),
+            "train.txt | valid.txt; 1 text file, train.txt, and to validate on, valid.txt; left "
+            "out: test.txt, README.md");
+  EXPECT_EQ(got({"wiki.train.tokens", "wiki.test.tokens"}),
+            "wiki.train.tokens |; 1 text file, wiki.train.tokens; left out: wiki.test.tokens "
+            "(--val_data FILE validates on one)");
+  for (const char* val : {"TinyStoriesV2-GPT4-valid.txt", "Tiny_VAL.txt", "a validation 2.txt"}) {
+    const std::string files = got({"TinyStoriesV2-GPT4-train.txt", val});
+    EXPECT_EQ(files.find("TinyStoriesV2-GPT4-train.txt | " + std::string(val) + ";"), 0u) << files;
+  }
+  EXPECT_EQ(got({"train.1.txt", "train.2.txt", "val.txt"}).find("train.1.txt train.2.txt | val.t"),
+            0u);
+  // A word that merely holds one of these says nothing, nor does one without its counterpart.
+  for (const std::vector<std::string>& names :
+       std::vector<std::vector<std::string>>{{"training_manual.txt", "valley.txt"},
+                                             {"medieval.txt", "train.txt"},
+                                             {"test.txt", "valid.txt"},
+                                             {"train.txt", "train_test.txt"},
+                                             {"a_story.txt", "how_to_train.txt", "the_test.txt"}}) {
+    std::string all;
+    for (const std::string& name : names) all += name + " ";
+    EXPECT_EQ(got(names).find(all + "|; "), 0u) << got(names);
+  }
+  EXPECT_EQ(got({"notes.txt", "train.txt", "val.txt"}),
+            "--data: " + (folder / "d").string() +
+                ": train.txt and others seem to be parts of one text, and notes.txt of none; name "
+                "what to train on, and what to validate on: --data TRAIN --val_data VAL; or all: "
+                "--data '" +
+                (folder / "d").string() + "/*.txt'");
+}
+
 // Somebody may expect that only the texts in such a file are learned.
 TEST(DataFiles, TextsWithFieldsAreSaidToBeTakenWhole) {
   const TempFolder folder;
