@@ -573,14 +573,16 @@ TEST(Suggest, TheRule) {
 
 TEST(Suggest, ThePrintedCommandTrains) {
   const TempFolder folder;
-  folder.write("my book.txt", a_text(60000));
+  std::filesystem::create_directory(folder / "my books");
+  folder.write("my books/a.txt", a_text(60000)), folder.write("my books/b.md", "left out");
   const std::string there = "cd " + folder.path().string() + " && ";
-  const Ran said = run_shell(there + "inkling suggest --minutes 0.002 --data 'my book.txt'");
+  const Ran said = run_shell(there + "inkling suggest --minutes 0.002 --data 'my books'");
   ASSERT_EQ(said.code, 0) << said.err;
+  EXPECT_NE(said.err.find("my books: 1 text file, a.txt; left out: b.md"), std::string::npos);
   EXPECT_NE(said.out.find("bits per byte of validation text from "), std::string::npos) << said.out;
   const std::string lines = said.out.substr(0, said.out.size() - 1),
                     line = lines.substr(lines.rfind('\n') + 1);
-  EXPECT_EQ(line.rfind(program_path() + " train --data 'my book.txt' --tokenizer bpe:512 ", 0), 0u)
+  EXPECT_EQ(line.rfind(program_path() + " train --data 'my books' --tokenizer bpe:512 ", 0), 0u)
       << line;
   const Ran trained = run_shell(there + line);
   EXPECT_EQ(trained.code, 0) << trained.err;

@@ -633,6 +633,12 @@ TEST(Bpe, InTheProgram) {
       run_program("tokenizer train --vocab_size 300 --out " + saved + " " + text_file);
   EXPECT_EQ(learned.code, 0) << learned.err;
   EXPECT_NE(learned.out.find("t.json: 2"), std::string::npos) << learned.out;
+  folder.write("left.md", "left out");
+  const Ran of_folder =
+      run_program("tokenizer train --vocab_size 300 --out - " + folder.path().string());
+  EXPECT_NE(of_folder.err.find(": 1 text file, text.txt; left out: left.md, t.json"),
+            std::string::npos)
+      << of_folder.err;
   const Ran encoded = run_program("tokenizer encode --tokenizer " + saved + " " + text_file);
   folder.write("ids", encoded.out);
   const Ran decoded =
@@ -645,6 +651,18 @@ TEST(Bpe, InTheProgram) {
   EXPECT_NE(seen.out.find("\u2423ca"), std::string::npos) << seen.out;
   EXPECT_NE(seen.out.find("\\xc3"), std::string::npos) << "half a character: " << seen.out;
   EXPECT_NE(seen.out.find(" 12 bytes, "), std::string::npos) << seen.out;
+  // Texts are read as training reads them.
+  const std::string marked = folder.write("marked.txt", "\xef\xbb\xbfhi").string(),
+                    wide = folder.write("wide.txt", std::string("h\0i\0s\0", 6)).string();
+  for (const std::string& from : {marked, "< " + marked}) {
+    EXPECT_EQ(run_program("tokenizer encode --tokenizer byte " + from).out, "104 105\n") << from;
+    const std::string shown = run_program("tokenizer show --tokenizer byte " + from).out;
+    EXPECT_NE(shown.find("2 tokens, 2 bytes"), std::string::npos) << shown;
+  }
+  for (const char* action : {"encode", "show"})
+    EXPECT_NE(run_program("tokenizer " + std::string(action) + " --tokenizer byte " + wide)
+                  .err.find("wide.txt: expected UTF-8 text, got UTF-16; convert it"),
+              std::string::npos);
   for (const char* wrong : {"", "train", "train x.txt", "encode x.txt", "frobnicate",
                             "train --pattern gpt5 --out x.json x.txt", "show x.txt"})
     EXPECT_EQ(run_program(std::string("tokenizer ") + wrong).code, 2) << wrong;

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "autograd/base/log.h"
 #include "data/data_files.h"
 #include "train/cli/bench.h"
 #include "train/cli/command_line.h"
@@ -111,6 +112,7 @@ int suggest_command(const Arguments& arguments) {
   check_usage(given);
   const DataFiles files = data_files(given.data, {});
   if (files.are_ids) throw UsageError(files.train[0].string() + ": expected text, got token ids");
+  if (!files.note.empty()) log_message(files.note);
   use_threads(given.threads);
   warn_of_slow_blas();
   Console console;

@@ -13,11 +13,13 @@
 #include <system_error>
 #include <vector>
 
+#include "autograd/base/log.h"
 #include "autograd/io/atomic_file.h"
 #include "autograd/io/foreign.h"
 #include "data/bpe/train.h"
 #include "data/data_files.h"
 #include "data/file.h"
+#include "data/formats.h"
 #include "train/cli/command_line.h"
 #include "train/cli/console.h"
 #include "train/cli/out_folder.h"
@@ -34,13 +36,16 @@ std::unique_ptr<Tokenizer> tokenizer_of(const std::string& command, const std::s
   return with_prefix("--tokenizer", [&] { return load_tokenizer(name); });
 }
 
-// Of a file, or of standard input where none is named.
+// Of a file, or of standard input where none is named, as training reads it.
 std::string text_of(const std::string& file) {
-  if (file.empty()) return {std::istreambuf_iterator<char>(std::cin), {}};
+  if (file.empty()) {
+    const std::string text{std::istreambuf_iterator<char>(std::cin), {}};
+    return text.substr(byte_order_mark(text));
+  }
   std::error_code ignored;
   INK_CHECK(std::filesystem::exists(file, ignored), "text: there is no file ", printable(file, 60),
             "; a text itself comes from a pipe");
-  return read_file(file);
+  return read_text(file);
 }
 
 // The memory of what has been read is given back.
@@ -83,6 +88,7 @@ int train_tokenizer(const Arguments& arguments) {
   const DataFiles files = data_files(texts, {}, "text");
   check_not_read("--out", out, files.train);
   if (files.are_ids) throw UsageError(files.train[0].string() + ": expected text, got token ids");
+  if (!files.note.empty()) log_message(files.note);
   Console console;
   watch_signals();
   bpe::Pieces pieces;
