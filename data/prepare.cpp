@@ -502,24 +502,39 @@ std::vector<fs::path> files_to_prepare(const std::vector<std::string>& names) {
       continue;
     }
     check_no_run(name);
-    std::vector<fs::path> found, left_out;
+    std::vector<fs::path> found, left_out, links;
     file_operation([&] {
       for (fs::recursive_directory_iterator entry(name), end; entry != end; ++entry) {
-        if (entry->is_regular_file() && !is_hidden(entry->path()))
+        if (is_hidden(entry->path()))
+          entry.disable_recursion_pending();
+        else if (entry->is_regular_file())
           (is_text_by_name(entry->path()) ? found : left_out).push_back(entry->path());
-        if (is_hidden(entry->path())) entry.disable_recursion_pending();
+        else if (entry->is_symlink())
+          links.push_back(entry->path());
       }
       return 0;
     });
+    for (auto* files_of_kind : {&found, &left_out, &links})
+      std::sort(files_of_kind->begin(), files_of_kind->end());
+    const std::string not_followed =
+        links.empty() ? ""
+                      : "; links to folders, or to nothing, are not followed: " + names_of(links) +
+                            "; name folders, too, such as " + for_shell(links[0].string());
     INK_CHECK(
         !found.empty(), name,
         ": expected *.txt, *.jsonl or *.ndjson in this folder, also packed (.gz, .zst), found "
-        "none");
-    std::sort(found.begin(), found.end());
-    std::sort(left_out.begin(), left_out.end());
-    if (!left_out.empty())
-      log_message(name, ": ", found.size(), found.size() == 1 ? " file" : " files",
-                  "; left out, because they are not called *.txt or *.jsonl: ", names_of(left_out));
+        "none",
+        not_followed);
+    const TextParts parts = parts_of(found);
+    INK_CHECK(parts.train.empty(), name, ": ", names_of(parts.train), " and ",
+              names_of(parts.val.empty() ? parts.test : parts.val),
+              " seem to be parts of one text; prepare each alone, by the names of its files, or "
+              "name all files to have them as one");
+    if (!left_out.empty() || !links.empty())
+      log_message(
+          name, ": ", found.size(), found.size() == 1 ? " file" : " files",
+          left_out.empty() ? "" : "; left out, because they are not called *.txt or *.jsonl: ",
+          names_of(left_out), not_followed);
     files.insert(files.end(), found.begin(), found.end());
   }
   std::vector<fs::path> texts;

@@ -252,6 +252,13 @@ TEST(Prepare, RefusesWhatDoesNotGoTogether) {
             "prepare: expected text in " + (folder / "0.txt").string() + ", got none");
   EXPECT_EQ(error_of([&] { prepare({"/dev/zero"}, bytes_into(folder / "new")); }),
             "/dev/zero: expected a file, got a device or a pipe");
+  fs::create_directories(folder / "wiki");
+  folder.write("wiki/train.txt", "a"), folder.write("wiki/test.txt.gz", "a");
+  const std::string wiki = (folder / "wiki").string();
+  EXPECT_EQ(error_of([&] { files_to_prepare({wiki}); }),
+            wiki +
+                ": train.txt and test.txt.gz seem to be parts of one text; prepare each alone, by "
+                "the names of its files, or name all files to have them as one");
   EXPECT_NE(error_of([&] {
               files_to_prepare({folder.path().string() + "/out"});
             }).find("expected *.txt, *.jsonl or *.ndjson in this folder"),
@@ -446,6 +453,19 @@ TEST(Prepare, InTheProgram) {
       std::string::npos)
       << mixed.err;
   EXPECT_NE(mixed.err.find("c.txt: all of it is taken as plain text"), std::string::npos);
+  fs::create_directories(folder / "linked");
+  fs::create_directory_symlink(folder / "mixed", folder / "linked/more");
+  const std::string not_followed =
+      "; links to folders, or to nothing, are not followed: more; name folders, too, such as " +
+      path("linked/more") + "\n";
+  EXPECT_TRUE(run_program(bytes + path("d3") + " " + path("linked"))
+                  .err.ends_with("also packed (.gz, .zst), found none" + not_followed));
+  folder.write("linked/a.txt", "a text");
+  EXPECT_NE(run_program(bytes + path("d3") + " " + path("linked"))
+                .err.find("linked: 1 file" + not_followed),
+            std::string::npos);
+  EXPECT_NE(run_program(bytes + path("d4") + " " + path("linked/more")).out.find("2 documents"),
+            std::string::npos);
   folder.write("train.bin", "abab");
   for (const auto& [words, error] : std::vector<std::pair<std::string, std::string>>{
            {path("d2") + " " + path("train.bin"), "train.bin: expected a text, got token ids"},
