@@ -589,8 +589,10 @@ TEST(OtherNames, NanoGptsCommandLinesAreTaken) {
             (Settings{"data = [\"data/prose\"]", "dataset = \"prose\""}));
   EXPECT_EQ(settings_of({"--dataset=prose", "--data", "x.txt"}),
             (Settings{"data = [\"x.txt\"]", "dataset = \"prose\""}));
-  std::filesystem::current_path(here);
   expect_refused({"train", "--init_from=gpt2-xl"}, "--init_from is 'gpt2-xl': GPT-2's weights");
+  std::filesystem::create_directory("gpt2-mine");  // may be a run's
+  expect_refused({"train", "--init_from=gpt2-mine"}, "there is no run in gpt2-mine");
+  std::filesystem::current_path(here);
   expect_refused({"train", "--device=mps"}, "--device cpu");
   expect_refused({"sample", "--compile=False", "--init_from=resume", "--dtype", "float32", "--x"},
                  "there is no option --x");

@@ -279,6 +279,13 @@ TEST(ModelSettings, AreOptionsAndPartOfTheRun) {
   EXPECT_NE(other.find("--rank is 5, but"), std::string::npos) << other;
 }
 
+// llm.c's sizes are called d12, and so on.
+TEST(OwnParts, MayBeNamedAsOtherProgramsNameTheirs) {
+  add_model<GPT>("deep");
+  EXPECT_EQ(run_own({"train", "--print_config", "--model", "deep"}).substr(0, 2), "0:");
+  EXPECT_NE(run_own({"train", "--model", "d12"}).find("type sizes one by one"), std::string::npos);
+}
+
 // Of each of them: the run is made, saved with what was asked, and turns as the layer does.
 TEST(ModelSettings, RopeScalingIsASettingOfARun) {
   const TempFolder folder;

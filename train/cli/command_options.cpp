@@ -38,6 +38,7 @@ namespace ink {
 struct CommandOption {
   std::vector<std::string> names = {};  // without dashes
   bool is_own = false;                  // an argument of the command itself, which has no dashes
+  bool takes_any = false;               // any text, which may be the name of a file or folder
   std::string type = {};                // INT, FLOAT, TEXT, or nothing for a flag
   std::string initial = {};             // what it is by default
   bool shows_initial = false;
@@ -266,6 +267,7 @@ void CommandOptions::add(const std::string& names, Value value, const std::strin
       [&]<class T>(T* to) {
         constexpr bool is_list = std::is_same_v<T, Arguments>,
                        is_text = std::is_same_v<T, std::string>;
+        option.takes_any = (is_list || is_text) && rules.limits.choices.empty();
         option.type = is_list || is_text ? "TEXT" : std::is_same_v<T, int64_t> ? "INT" : "FLOAT";
         if constexpr (!is_list) option.initial = fmt::format("{}", *to);
         if constexpr (is_list)
@@ -391,12 +393,15 @@ std::string CommandOptions::Parser::help() const {
 }
 
 void CommandOptions::Parser::take(const GivenOption& one) const {
-  check_foreign_value(one, command);
   try {
     one.option->take(one.label, one.values);
   } catch (const Error& error) {
+    check_foreign_value(one, command);
     throw UsageError(error.what());
   }
+  std::error_code ignored;
+  if (one.option->takes_any && !std::filesystem::exists(one.values.back(), ignored))
+    check_foreign_value(one, command);
 }
 
 // The words that belong to no option are the command's own arguments, in order.
