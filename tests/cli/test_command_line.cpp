@@ -672,6 +672,33 @@ decay_lr = True
   expect_refused({"sample", file}, "expected an option, got '");
 }
 
+// As strictly as the options' own names, and with the same arithmetic.
+TEST(OtherNames, LlmcsNamesAreTakenFromAFile) {
+  const TempFolder folder;
+  const std::string file =
+      folder.write("x.py",
+                   "num_iterations = 10 * 100\ninput_bin = ['a.bin', 'b.bin']\n"
+                   "sequence_length = 32\nbatch_size = 4\n"
+                   "total_batch_size = 2 * 4 * 32\n"
+                   "lr_decay_iters = max_iters // 2\n");
+  EXPECT_EQ(
+      settings_of({file}),
+      (Settings{"batch_size = 4", "block_size = 32", "data = [\"a.bin\",\"b.bin\"]",
+                "gradient_accumulation_steps = 2", "lr_decay_iters = 500", "max_iters = 1000"}));
+  EXPECT_NE(run({"train", "--print_config", file}).err.find("input_bin as --data a.bin b.bin, "),
+            std::string::npos);
+  // Of a batch that no steps make up, where the command line says how many there are.
+  const std::string odd = folder.write("odd.py", "total_batch_size = 1000\n");
+  EXPECT_EQ(settings_of({odd, "--gradient_accumulation_steps=3"}),
+            Settings{"gradient_accumulation_steps = 3"});
+  for (const auto& [line, error] :
+       {std::pair{"output_dir = f'runs/{seed}'", "output_dir: expected a plain text, got f'runs/"},
+        {"num_iterations = ten * 2", "num_iterations: expected one value, got 3"},
+        {"output_dir = ['a', 'b']", "output_dir: expected one value, got 2"},
+        {"decay_lr = False or True", "decay_lr: expected one value, got 3"}})
+    expect_refused({"train", folder.write("x.py", line).string()}, error);
+}
+
 TEST(OtherNames, LlmcsCommandLinesAreTaken) {
   EXPECT_EQ(
       settings_of({"-i",  "a.bin", "-j",  "b.bin",  "-o",   "out", "-y", "0",  "-b",

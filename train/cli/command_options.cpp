@@ -594,7 +594,7 @@ std::vector<GivenOption> CommandOptions::Parser::read_config_file() {
     const CommandOption* option = find(name);
     if (option == nullptr) return {};
     for (const GivenOption& one : all)
-      if (one.option == option && one.sets.empty()) return plain_number(one.values[0]);
+      if (one.option == option && !one.is_derived()) return plain_number(one.values[0]);
     return plain_number(option->initial);
   };
   const auto is_setting = [&](const std::string& name) {
@@ -615,7 +615,10 @@ std::vector<GivenOption> CommandOptions::Parser::read_config_file() {
       continue;
     }
     if (name == "config" || name == "help") fail(name + " is not a setting of a file");
-    if (option == nullptr) {
+    const size_t before = all.size();
+    if (option != nullptr) {
+      all.push_back({option, config_file + ": " + item.name, {}});
+    } else {
       bool known = answered.count(name) > 0;  // on the command line, which overrides the file
       try {
         if (!known) known = translate(printable(item.name, 60), name, item.values[0], all);
@@ -625,16 +628,17 @@ std::vector<GivenOption> CommandOptions::Parser::read_config_file() {
       if (!known)
         fail(fmt::format("there is no setting {}{}", printable(item.name, 60),
                          suggestion(name, names())));
-      continue;
     }
-    if (is_formatted(item.text))
-      fail(fmt::format("{}: expected a plain text, got {}", item.name, printable(item.text, 60)));
-    all.push_back({option, config_file + ": " + item.name, item.values});
-    if (option->is_number() && (item.values.size() > 1 || !plain_number(item.values[0])))
-      if (const auto value = calculated(item.text, value_of))
-        all.back().values = {number_text(*value)};
-    if (std::ssize(all.back().values) > std::max<int64_t>(option->most_values, 1))
-      fail(fmt::format("{}: expected one value, got {}", item.name, item.values.size()));
+    for (size_t i = before; i < all.size(); ++i) {
+      GivenOption& one = all[i];
+      if (is_formatted(item.text))
+        fail(fmt::format("{}: expected a plain text, got {}", item.name, printable(item.text, 60)));
+      one.values = item.values;
+      if (one.option->is_number() && (item.values.size() > 1 || !plain_number(item.values[0])))
+        if (const auto value = calculated(item.text, value_of)) one.values = {number_text(*value)};
+      if (std::ssize(one.values) > std::max<int64_t>(one.option->most_values, 1))
+        fail(fmt::format("{}: expected one value, got {}", item.name, item.values.size()));
+    }
   }
   return all;
 }
@@ -642,6 +646,7 @@ std::vector<GivenOption> CommandOptions::Parser::read_config_file() {
 // The value of a setting that a foreign name gives; its names are options.
 void CommandOptions::Parser::calculate(
     GivenOption& one, const std::map<const CommandOption*, const GivenOption*>& holds) {
+  if (holds.at(one.option) != &one) return;  // the command line overrides it
   const std::string x = one.values[0], foreign = one.label;
   if (one.is_derived() && !one.option->is_number()) one.values = {one.sets};
   if (one.is_derived() && one.option->is_number()) {
@@ -660,9 +665,8 @@ void CommandOptions::Parser::calculate(
                                      printable(x, 60)));
   }
   one.label += fmt::format(" (--{})", one.option->names[0]);
-  if (holds.at(one.option) != &one) return;  // the command line overrides it
-  const std::string ours =
-      fmt::format("--{} {}", one.option->names[0], for_shell(one.values.back()));
+  std::string ours = "--" + one.option->names[0];
+  for (const std::string& value : one.values) ours += " " + for_shell(value);
   if (taken.empty() || taken.back().first != foreign) {
     taken.emplace_back(foreign, ours);
   } else {
