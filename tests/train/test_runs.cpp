@@ -111,7 +111,7 @@ TEST_F(Runs, AStopLogsTheLastSteps) {
   report("to go on with it: " + program_path() + " train --init_from resume --out_dir ");
   fs::remove_all(path("out/ckpt")), fs::remove_all(path("out/ckpt.prev"));
   fs::remove_all(path("out/best")), fs::remove_all(path("out/best.prev"));
-  report("to start anew: " + program_path() + " train --overwrite --out_dir ");
+  report("to start anew: " + program_path() + " train --overwrite --n_layer=1 --n_head=2 ");
 }
 
 TEST_F(Runs, WhoStopsReadingDoesNotStopTheRun) {

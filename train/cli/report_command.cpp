@@ -48,10 +48,11 @@ void check_is_run(const std::string& folder) {
   INK_CHECK(!is_locked(folder), "the run in ", printable(folder, 200),
             " has not logged a line yet; wait for its first");
   const bool saved = checkpoint_exists(folder, checkpoint_to_resume(folder));
-  detail::fail({"the run in ", printable(folder, 200), " ended before it logged a line",
-                saved ? "; to go on with it: " : "; to start anew: ",
-                typed(saved ? "train --init_from resume --out_dir" : "train --overwrite --out_dir"),
-                " ", for_shell(folder)});
+  nlohmann::ordered_json run = run_of(folder, MetricsTable(), {}, RunState::stopped);
+  add_command(run, folder);
+  detail::fail(
+      {"the run in ", printable(folder, 200), " ended before it logged a line",
+       saved ? "; to go on with it: " : "; to start anew: ", run.at("command").get<std::string>()});
 }
 
 // On a terminal, the curve as wide as it is, and what stands out in lines that fit.
