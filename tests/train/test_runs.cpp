@@ -133,6 +133,23 @@ TEST_F(Runs, GoOnWithOtherSettings) {
   EXPECT_NE(ran.out.find(" 1000 to validate on"), std::string::npos) << ran.out;
 }
 
+// Losses are compared before and after, because the rows of a step are the same.
+TEST_F(Runs, ABatchInPartsIsTheSameBatch) {
+  const std::string out = " --out_dir " + path("out");
+  ASSERT_EQ(run_shell(train("--batch_size 6 --log_interval 20" + out)).code, 0);
+  for (const char* more :
+       {"40 --batch_size 3 --gradient_accumulation_steps 2", "60 --batch_size 6"})
+    ASSERT_EQ(
+        run_shell(std::string("inkling train --init_from resume --max_iters ") + more + out).code,
+        0);
+  std::vector<double> sets;
+  for (const MetricsStep& line : read_metrics(path("out/metrics.jsonl")))
+    if (line.train_set) sets.push_back(*line.train_set);
+  ASSERT_EQ(sets.size(), 3u);
+  EXPECT_EQ(sets[0], sets[1]);
+  EXPECT_NE(sets[1], sets[2]);
+}
+
 // The last thing that a run can say where a file of ids is cut short under it.
 TEST_F(Runs, ADataFileThatIsCutShortIsSaid) {
   const std::string ids = path("a.bin"), out = path("out");

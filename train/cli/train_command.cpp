@@ -273,11 +273,11 @@ class TrainRun {
   }
   // What it trains on, in words: losses and speeds are compared only where that is the same.
   std::string training_set() const {
-    const int64_t T = config_.block_size, looked_at = std::min<int64_t>(config_.batch_size, 8);
-    const Batch first = trainer_.dataset().train_batch(0, 0, looked_at, T);
-    return fmt::format("{} rows of {}, such as {}",
-                       config_.batch_size * config_.gradient_accumulation_steps,
-                       trainer_.dataset().summary(), crc64(std::as_bytes(std::span(first.x))));
+    const int64_t rows = config_.batch_size * config_.gradient_accumulation_steps;
+    const Batch first =
+        trainer_.dataset().train_batch(0, 0, std::min<int64_t>(rows, 8), config_.block_size);
+    return fmt::format("{} rows of {}, such as {}", rows, trainer_.dataset().summary(),
+                       crc64(std::as_bytes(std::span(first.x))));
   }
   static uint64_t five_digits(const std::string& set) {
     return crc64(std::as_bytes(std::span(set))) % 100'000;
