@@ -514,22 +514,25 @@ TEST(Findings, ReadTheLosses) {
   EXPECT_NE(run(falling, {}, 3).find("3 steps were skipped"), std::string::npos);
   EXPECT_NE(run(falling, {}, 1).find("1 step was skipped"), std::string::npos);
   // By heart: the one loss falls and the other rises, or the gap is wide.
-  const auto by_heart =
-      [](const std::vector<double>& validation, const Json& sets = {}, const Json& sampled = {},
-         const std::vector<double>& training = {2.0, 1.5, 1.0, 0.9}, double ema = 0) {
-        Json json{{"metrics", {{"train_loss", training}, {"step", {10, 20, 30, 40}}}},
-                  {"validation", {{"val_loss", validation}}},
-                  {"config", {{"dropout", 0.1}, {"ema", ema}}}};
-        for (size_t i = validation.size(); i > 0; --i)
-          json["validation"]["step"].push_back(50 - 10 * i);
-        if (!sets.is_null()) json["validation"]["val_set"] = sets;
-        if (!sampled.is_null()) json["validation"]["sampled_loss"] = sampled;
-        return overfitting(json);
-      };
+  const auto by_heart = [](const std::vector<double>& validation, const Json& sets = {},
+                           const Json& sampled = {},
+                           const std::vector<double>& training = {2.0, 1.5, 1.0, 0.9},
+                           double ema = 0, double dropout = 0.1) {
+    Json json{{"metrics", {{"train_loss", training}, {"step", {10, 20, 30, 40}}}},
+              {"validation", {{"val_loss", validation}}},
+              {"config", {{"dropout", dropout}, {"ema", ema}}}};
+    for (size_t i = validation.size(); i > 0; --i)
+      json["validation"]["step"].push_back(50 - 10 * i);
+    if (!sets.is_null()) json["validation"]["val_set"] = sets;
+    if (!sampled.is_null()) json["validation"]["sampled_loss"] = sampled;
+    return overfitting(json);
+  };
   EXPECT_EQ(by_heart({1.6}) + by_heart({1.5, 1.6, 1.4}) + by_heart({1.6, 1.61}), "");
   EXPECT_NE(by_heart({1.5, 1.7}).find("since step 30"), std::string::npos) << by_heart({1.5, 1.7});
   EXPECT_NE(by_heart({1.5, 1.7}).find("--dropout 0.2"), std::string::npos);
   EXPECT_NE(by_heart({3.2}).find("the validation loss 3.2;"), std::string::npos);
+  EXPECT_NE(by_heart({3.2}, {}, {}, {2.0, 1.5, 1.0, 0.9}, 0, 0.5).find("; or try a smaller model"),
+            std::string::npos);
   EXPECT_EQ(by_heart({9e9}, {}, {}, {4.0, 8.0, 1e3, 1e6}), "") << "it diverges";
   EXPECT_EQ(by_heart({0.5, 1.7}, {1, 2}), "") << "of other validation sets";
   EXPECT_EQ(by_heart({2, 3}, {1, 2}, {}, {2.0, 1.5, 1.0, 2.9}), "") << "1.0 is of the other text";
@@ -570,6 +573,19 @@ TEST(Findings, KnowWhatARunHasSeen) {
   EXPECT_EQ(overfitting(run), "");
   EXPECT_NE(texts_of(run).find("the validation text is of another kind"), std::string::npos)
       << texts_of(run);
+  const auto is_hinted = [](const Json& of) {
+    return texts_of(of).find("is of another kind") != std::string::npos;
+  };
+  for (const auto& [start, is_new] : {std::pair{"resume", true}, {"scratch", true}, {"a", false}}) {
+    run["config"]["init_from"] = start;
+    EXPECT_EQ(is_hinted(run), is_new) << start;
+  }
+  run["config"]["init_from"] = "resume";
+  run["metrics"]["train_set"] = {1, 2, 2, 2};  // a batch of another size, but the text may be read
+  run["metrics"]["train_loss"] = {3.0, 2.0, 1.0, 0.9};
+  EXPECT_FALSE(is_hinted(run)) << texts_of(run);
+  run["metrics"]["train_set"] = {2, 2, 2, 2};
+  EXPECT_TRUE(is_hinted(run)) << texts_of(run);
   run["train_tokens"] = 0;  // it does not end, or is not known
   EXPECT_NE(overfitting(run), "");
 }

@@ -100,10 +100,14 @@ std::string listed(const std::vector<std::string>& names) {
   return text;
 }
 
-double setting(const Json& run, const char* name) {
+// null: not known.
+Json setting_of(const Json& run, const char* name) {
   const Json config = run.value("config", Json());
-  const auto found = config.is_object() ? config.find(name) : config.end();
-  return found != config.end() && found->is_number() ? found->get<double>() : NAN;
+  return config.is_object() ? config.value(name, Json()) : Json();
+}
+double setting(const Json& run, const char* name) {
+  const Json value = setting_of(run, name);
+  return value.is_number() ? value.get<double>() : NAN;
 }
 
 // The evaluations that can be compared with the last one. since: a step from which on the run has
@@ -171,8 +175,8 @@ double training_loss(const Json& metrics, double since, double step) {
 struct Gap {
   double now = NAN, then = NAN;  // the training loss, and what it was at the lowest validation loss
   double loss = NAN, low = NAN, low_step = 0;  // the validation loss, and the lowest one
-  bool rises = false, far = false;  // the one fell while the other rose; the other is much more
-  bool seen = false;                // was the text gone through once?
+  bool rises = false, far = false;    // the one fell while the other rose; the other is much more
+  bool seen = false, is_new = false;  // was the text gone through once; was it certainly not?
   double dropout = NAN;
 
   explicit Gap(const Json& run) : dropout(setting(run, "dropout")) {
@@ -185,6 +189,9 @@ struct Gap {
     now = training_loss(metrics, since, all.steps.back());
     then = training_loss(metrics, since, low_step);
     seen = !(epochs_since(run, since, all.steps.back()) < 1);
+    // Weights of another run, and the steps before a change of the data, may have seen it.
+    const Json start = setting_of(run, "init_from");
+    is_new = !seen && since < 0 && (start.is_null() || start == "scratch" || start == "resume");
     const std::vector<double> training = numbers_since(metrics, "train_loss", since);
     const auto first =
         std::find_if(training.begin(), training.end(), [](double x) { return std::isfinite(x); });
@@ -200,9 +207,10 @@ struct Gap {
   bool is_by_heart() const { return seen && (rises || far); }
 
   std::string text() const {
+    const double more = dropout > 0 ? std::min(dropout + 0.1, 0.5) : 0.2;
     const std::string advice =
-        fmt::format("more text helps most; or try --dropout {:.1f}, a smaller model{}",
-                    dropout > 0 ? std::min(dropout + 0.1, 0.5) : 0.2,
+        fmt::format("more text helps most; or try {}a smaller model{}",
+                    dropout >= 0.5 ? "" : fmt::format("--dropout {:.1f}, ", more),
                     rises ? fmt::format(", or --max_iters {:.0f}", low_step) : "");
     if (!rises)
       return fmt::format(
@@ -332,7 +340,7 @@ class Findings {
     const size_t lowest = all.lowest();
     if (gap.is_by_heart()) {
       add("fault", "loss", gap.text());
-    } else if (gap.far) {
+    } else if (gap.far && gap.is_new) {
       add("hint", "loss",
           fmt::format("the training loss is {}, and the validation loss {}, before the training "
                       "text was gone through once: the validation text is of another kind; "
