@@ -304,8 +304,29 @@ TEST_F(Runs, WhatIsPrintedAfterAPipeCanBeTyped) {
   const Ran ran = run_shell("cat " + path("a.txt") + " >" + pipe + " & " +
                             train("--final_eval off --data " + pipe + " --out_dir " + path("out")));
   EXPECT_EQ(ran.code, 0) << ran.err;
-  EXPECT_NE(ran.out.find("eval --out_dir " + path("out") + " --data FILE\n"), std::string::npos)
+  const std::string go_on = " train --init_from resume --out_dir " + path("out"),
+                    evaluate = go_on + " --data FILE --final_eval whole\n";
+  EXPECT_NE(ran.out.find("to evaluate:" + (" " + program_path()) + evaluate), std::string::npos)
       << ran.out;
+  const Ran whole = run_shell("inkling" + go_on + " --final_eval whole --data " + path("a.txt"));
+  EXPECT_EQ(whole.code, 0) << whole.err;
+  EXPECT_NE(whole.out.find("over all "), std::string::npos) << whole.out;
+  // Of the two, what was a pipe is named; a shell calls it /dev/fd/63.
+  const std::string both = train("--max_minutes 1e-9 --overwrite --out_dir " + path("out")) +
+                           " --data ",
+                    a = path("a.txt"), fd = " 5<" + a;
+  for (const auto& [names, again] : {std::pair{a + " --val_data /dev/fd/5", " --val_data FILE"},
+                                     {"/dev/fd/5 --val_data " + a, " --data FILE"}}) {
+    const Ran stopped = run_shell(both + names + fd);
+    EXPECT_NE(stopped.out.find(go_on + again + "\n"), std::string::npos) << stopped.out;
+    expect_error(train("--out_dir " + path("out")), 1, go_on + again + "\n");
+    EXPECT_EQ(run_shell("inkling report " + path("out")).code, 0);
+    EXPECT_NE(read_file(path("out/report.html")).find(go_on.substr(1) + again + "\""),
+              std::string::npos);
+    std::ofstream(path("out/metrics.jsonl")).close();
+    fs::remove_all(path("out/ckpt")), fs::remove_all(path("out/best"));
+    expect_error("inkling report " + path("out"), 1, again + std::string(" "));
+  }
 }
 
 // What a checkpoint says is read with errors that name the field, and the one before is tried.

@@ -130,6 +130,19 @@ std::string program_name = "inkling";
 
 std::string typed(const std::string& command) { return for_shell(program_name) + " " + command; }
 
+bool is_read_once(const std::string& file) {
+  std::error_code unknown;
+  return file.starts_with("/dev/") || std::filesystem::is_fifo(file, unknown);
+}
+
+std::string data_typed(const TrainConfig& config) {
+  const auto again = [](const std::vector<std::string>& files, const char* option) {
+    return std::any_of(files.begin(), files.end(), is_read_once) ? option : "";
+  };
+  return again(config.data, " --data FILE") +
+         std::string(again(config.val_data, " --val_data FILE"));
+}
+
 Device parsed_device(const std::string& name) {
   try {
     return parse_device(name);

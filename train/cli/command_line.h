@@ -28,6 +28,12 @@ int run_commands(int argc, char** argv, const Commands& others);
 /// What a user types to run a command of this program, with the name by which it was called.
 std::string typed(const std::string& command);
 
+/// Was a run's data file read once, as a pipe is, or is it another in each process, as /dev/stdin?
+bool is_read_once(const std::string& file);
+/// " --data FILE" and " --val_data FILE" for such data: what a command that goes on with a run has
+/// to name again.
+std::string data_typed(const TrainConfig& config);
+
 // The commands; the arguments are those after the command's name.
 int train_command(const Arguments& arguments);   // train_command.cpp
 int sample_command(const Arguments& arguments);  // model_commands.cpp

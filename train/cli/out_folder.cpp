@@ -68,7 +68,7 @@ void check_report_files(const fs::path& folder) {
 // can be used.
 struct OldRun {
   bool is_finished = false, can_go_on = true;
-  std::string text = "";
+  std::string text = "", data = "";  // data: what has to be named again
 };
 OldRun describe_run(const fs::path& folder) {
   try {
@@ -81,7 +81,8 @@ OldRun describe_run(const fs::path& folder) {
                                  ? ", best validation loss " + fixed_number(*run.best_val_loss)
                                  : "";
     return {finished, true,
-            fmt::format("{}, trained on {}{}", what, printable(run.dataset, 200), loss)};
+            fmt::format("{}, trained on {}{}", what, printable(run.dataset, 200), loss),
+            data_typed(run.config)};
   } catch (const NotDamaged&) {
     return {false, false, "a run of another program, with which this one cannot go on"};
   } catch (const Error&) {
@@ -99,6 +100,7 @@ std::string refusal(const fs::path& folder) {
   std::string text = fmt::format("{} holds {}.", folder.string(), old.text);
   const auto add = [&](const char* what, const std::string& command) {
     text += fmt::format("\n{}: {}{}", what, typed(command), in);
+    if (command != "sample") text += old.data;
   };
   if (old.can_go_on && old.is_finished) {
     add("To let it write", "sample");

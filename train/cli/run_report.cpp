@@ -6,6 +6,7 @@
 #include <exception>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <utility>
 
 #include "autograd/io/atomic_file.h"
 #include "train/cli/command_line.h"
@@ -38,7 +39,9 @@ static std::string settings_of(const Json& run) {
     words += " --" + name;
     if (!value.is_array()) words += "=" + word(value);
     if (value.is_array())
-      for (const Json& one : value) words += " " + word(one);
+      for (const Json& one : value)
+        words +=
+            one.is_string() && is_read_once(one.get<std::string>()) ? " FILE" : " " + word(one);
   };
   if (config.value("model", Json()) != TrainConfig().model) add("model");
   const Json start = config.value("init_from", Json("scratch"));
@@ -48,16 +51,27 @@ static std::string settings_of(const Json& run) {
   return words;
 }
 
+// Its data alone.
+static TrainConfig data_of(const Json& run) {
+  const Json config = run.value("config", Json::object());
+  TrainConfig read;
+  for (const auto& [name, files] : {std::pair{"data", &read.data}, {"val_data", &read.val_data}})
+    for (const Json& file : config.value(name, Json::array()))
+      if (file.is_string()) files->push_back(file.get<std::string>());
+  return read;
+}
+
 void add_command(Json& run, const std::string& out_dir) {
   const std::string folder = " --out_dir " + for_shell(out_dir);
-  const auto add = [&](const std::string& command, const char* note) {
-    run["command"] = typed(command) + folder;
+  const auto add = [&](const std::string& command, const char* note, const std::string& data = "") {
+    run["command"] = typed(command) + folder + data;
     run["command_note"] = note;
   };
   if (run.at("state") == "finished") return add("sample", "to let it write");
   if (checkpoint_exists(out_dir, checkpoint_to_resume(out_dir)))
     return add("train --init_from resume",
-               run.at("state") == "failed" ? "to go on from the last checkpoint" : "to go on");
+               run.at("state") == "failed" ? "to go on from the last checkpoint" : "to go on",
+               data_typed(data_of(run)));
   if (run.at("state") != "running")
     add("train --overwrite" + settings_of(run),
         "it ended before its first checkpoint; to start anew");

@@ -419,20 +419,14 @@ class TrainRun {
 
   int stop_interrupted() { return stop_early("Interrupted", kSignal + noted_signal()); }
 
-  // A pipe is read once.
-  std::string data_typed() const {
-    std::error_code unknown;
-    for (const auto* names : {&config_.data, &config_.val_data})
-      for (const std::string& name : *names)
-        if (std::filesystem::is_fifo(name, unknown)) return " --data FILE";
-    return "";
-  }
+  // With --data, eval measures the whole of it, also what is trained on.
   std::string eval_typed() const {
-    return typed("eval --out_dir") + " " + for_shell(config_.out_dir) + data_typed();
+    return data_typed(config_).empty() ? typed("eval --out_dir") + " " + for_shell(config_.out_dir)
+                                       : resume_typed() + " --final_eval whole";
   }
   std::string resume_typed() const {
     return typed("train --init_from resume --out_dir") + " " + for_shell(config_.out_dir) +
-           data_typed();
+           data_typed(config_);
   }
 
   // The best model is chosen by the loss of the same batches every time. False: interrupted.
