@@ -182,7 +182,7 @@ static Tensor& filled(const char* op, Tensor& x, const Scalar& value) {
 Tensor& Tensor::fill_(const Scalar& value) { return filled("fill_", *this, value); }
 Tensor& Tensor::zero_() { return filled("zero_", *this, 0); }
 
-Tensor detail::bits_for(const Tensor& a, const Tensor& bits) {
+Tensor bits_for(const Tensor& a, const Tensor& bits) {
   check_fits("bitwise", a, bits.shape(), bits.dtype());
   return bits;
 }
