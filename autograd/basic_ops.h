@@ -70,15 +70,12 @@ Tensor operator&(const Tensor& a, const Scalar& b);
 Tensor operator|(const Tensor& a, const Scalar& b);
 Tensor operator^(const Tensor& a, const Scalar& b);
 Tensor bits_for(const Tensor& a, const Tensor& bits);  // bits; throws for a bool's of integers
-#define INK_ASSIGN(OP)                                                                             \
-  inline Tensor& operator OP##=(Tensor& a, const auto& b) { return a.copy_(bits_for(a, a OP b)); } \
-  inline Tensor& operator OP##=(Tensor&& a, const auto& b) { /* x[0] &= y */                       \
-    return std::move(a) = bits_for(a, a OP b);                                                     \
-  }
-INK_ASSIGN(&);
-INK_ASSIGN(|);
-INK_ASSIGN(^);
-#undef INK_ASSIGN
+inline Tensor& operator&=(Tensor& a, const auto& b) { return a.copy_(bits_for(a, a & b)); }
+inline Tensor& operator|=(Tensor& a, const auto& b) { return a.copy_(bits_for(a, a | b)); }
+inline Tensor& operator^=(Tensor& a, const auto& b) { return a.copy_(bits_for(a, a ^ b)); }
+inline Tensor& operator&=(Tensor&& a, const auto& b) { return std::move(a) = bits_for(a, a & b); }
+inline Tensor& operator|=(Tensor&& a, const auto& b) { return std::move(a) = bits_for(a, a | b); }
+inline Tensor& operator^=(Tensor&& a, const auto& b) { return std::move(a) = bits_for(a, a ^ b); }
 
 // ---- unary.cpp, gelu.cpp: elementwise, one tensor
 

@@ -696,7 +696,7 @@ TEST(OtherNames, LlmcsNamesAreTakenFromAFile) {
         {"num_iterations = ten * 2", "num_iterations: expected one value, got 3"},
         {"output_dir = ['a', 'b']", "output_dir: expected one value, got 2"},
         {"decay_lr = False or True", "decay_lr: expected one value, got 3"}})
-    expect_refused({"train", folder.write("x.py", line).string()}, error);
+    expect_refused({"train", "--print_config", folder.write("x.py", line).string()}, error);
 }
 
 TEST(OtherNames, LlmcsCommandLinesAreTaken) {

@@ -519,8 +519,8 @@ struct Masked : LanguageModel {
         table(c.vocab_size, c.n_embd),
         head(c.n_embd, c.vocab_size),
         mask(triu(full({c.block_size, c.block_size}, -inf), 1)) {}
-  Tensor operator()(const Tensor& ids) { return head(table(ids)); }
-  Tensor loss(const Tensor& ids, const Tensor& targets, Reduction reduction) override {
+  Tensor operator()(const Tensor& ids) const override { return head(table(ids)); }
+  Tensor loss(const Tensor& ids, const Tensor& targets, Reduction reduction) const override {
     return LanguageModel::loss(ids, targets, reduction).view({1});
   }
   INK_FIELDS(table, head, mask)
