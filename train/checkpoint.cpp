@@ -193,8 +193,8 @@ bool is_complete(const fs::path& folder) {
   }
 }
 
-// NAME, NAME.tmp, NAME.prev. NAME.tmp is whole, and then the newest, only when the renaming after it
-// was cut short.
+// NAME, NAME.tmp, NAME.prev. NAME.tmp is whole, and then the newest, only when the renaming after
+// it was cut short.
 std::array<fs::path, 3> candidates(const fs::path& out_dir, const std::string& name) {
   const bool is_name =
       !name.empty() && name != "." && name != ".." && name.find('/') == std::string::npos;

@@ -73,11 +73,12 @@ std::string save_checkpoint(const std::filesystem::path& out_dir, const std::str
 /// none, does nothing. Throws as save_checkpoint does.
 void finish_save(const std::filesystem::path& out_dir, const std::string& name);
 
-/// The newest checkpoint of out_dir/name and the folder in which it was found: that of name.tmp, if a
-/// save was cut short before its renames, and logged. If it is missing or one of the files that
-/// `parts` needs is damaged, the newest whole one of the others is taken instead, and logged. If there is none, one error says what is
-/// wrong with each. `use` is called with each checkpoint until it does not throw, so that one with
-/// invalid contents is passed over, too, unless it throws NotDamaged.
+/// The newest checkpoint of out_dir/name and the folder in which it was found: name.tmp, if a save
+/// was cut short before its renames (logged), or else name. If that is missing or one of the files
+/// that `parts` needs is damaged, the newest whole one of the others is taken instead, and logged.
+/// If there is none, one error says what is wrong with each. `use` is called with each checkpoint
+/// until it does not throw, so that one with invalid contents is passed over, too, unless it throws
+/// NotDamaged.
 struct LoadedCheckpoint : Checkpoint {
   std::filesystem::path folder;
 };
