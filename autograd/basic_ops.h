@@ -69,7 +69,8 @@ Tensor operator~(const Tensor& x);
 Tensor operator&(const Tensor& a, const Scalar& b);
 Tensor operator|(const Tensor& a, const Scalar& b);
 Tensor operator^(const Tensor& a, const Scalar& b);
-Tensor bits_for(const Tensor& a, const Tensor& bits);  // bits; throws for a bool's of integers
+// bits, if a can hold them: a bool takes no integers.
+Tensor bits_for(const Tensor& a, const Tensor& bits);
 inline Tensor& operator&=(Tensor& a, const auto& b) { return a.copy_(bits_for(a, a & b)); }
 inline Tensor& operator|=(Tensor& a, const auto& b) { return a.copy_(bits_for(a, a | b)); }
 inline Tensor& operator^=(Tensor& a, const auto& b) { return a.copy_(bits_for(a, a ^ b)); }

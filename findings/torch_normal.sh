@@ -5,10 +5,10 @@
 # Contiguous memory of 16 elements or more is filled in blocks of 16: a block's uniform numbers are
 # drawn first, and element i is made of those at i and i + 8. If the size is no multiple of 16, the
 # last 16 elements are drawn again, so that they replace some that were there. Any other tensor gets
-# its numbers in the order of its memory, as they are drawn. So init.normal_(weight.t()) gives another model than
-# init.normal_(weight), a packed weight that is filled part by part may differ from one that is filled
-# whole, and randn(33) begins with 17 of randn(32)'s numbers, not with 32. uniform_ does none of this.
-# A port that draws "PyTorch's numbers" in order is right up to 15 elements.
+# its numbers in the order of its memory, as they are drawn. So init.normal_(weight.t()) gives another
+# model than init.normal_(weight), a packed weight that is filled part by part may differ from one that
+# is filled whole, and randn(33) begins with 17 of randn(32)'s numbers, not with 32. uniform_ has no
+# such blocks. A port that draws "PyTorch's numbers" in order is right up to 15 elements.
 #
 # Seen with torch 2.15.0 on the CPU.
 set -euo pipefail

@@ -799,7 +799,11 @@ void Trainer::check_finite(const NamedTensors& optimizer_state) const {
                     : "try",
                 " a lower --learning_rate");
   };
-  check("parameter", model_->named_parameters());  // a buffer may be a mask of -inf
+  check("parameter", model_->named_parameters());
+  NamedTensors buffers = model_->named_buffers();
+  for (auto& [name, x] : buffers)  // one may be a mask of -inf
+    if (x.is_floating()) x = masked_fill(x, abs(x) == inf, 0);
+  check("buffer", buffers);
   check("the optimizer's", optimizer_state);
 }
 

@@ -536,6 +536,9 @@ TEST(TrainerSteps, OfAModelWithAMaskCanBeSaved) {
   trainer.step();
   EXPECT_EQ(trainer.steps_done(), 1);
   EXPECT_EQ(error_of([&] { trainer.save("ckpt"); }), "(no error)");
+  for (auto& [name, x] : trainer.model().named_buffers()) Tensor(x).fill_(NAN);
+  EXPECT_EQ(error_of([&] { trainer.save("ckpt"); }).rfind("save: buffer mask is not finite", 0),
+            0u);
 }
 
 // ---- the average of weights
