@@ -2,6 +2,9 @@
 # What run.sh says and does, among programs that pretend: needs no network, root, or compiler.
 # shellcheck disable=SC2016,SC2028  # the pretenders' texts are theirs to expand
 set -euo pipefail
+# A job in the background ignores Ctrl-C, and so would all that it starts; one case sends it.
+[[ -n ${INTERRUPTIBLE:-} ]] ||
+  INTERRUPTIBLE=1 exec env --default-signal=INT "$BASH" "${BASH_SOURCE[0]}" "$@"
 source_folder=$(realpath "$(dirname "${BASH_SOURCE[0]}")/../..")
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
