@@ -119,36 +119,51 @@ std::pair<DataPart, std::string> part_of(const fs::path& file) {
   return found;
 }
 
-// The texts of a folder: where none is called *.txt, all that it holds must be texts.
-DataFiles texts_of_folder(const fs::path& folder, const Listed& all) {
-  Paths left_out = all.others, texts, others;
-  for (const fs::path& file : all.files) {
-    Paths& kind = is_text_file(file) ? texts : others;
-    (is_beside_texts(file) ? left_out : kind).push_back(file);
+// The same by the first name on the way from the root to the file that has such a word.
+std::pair<DataPart, std::string> part_of(const fs::path& file, const fs::path& root) {
+  if (root.empty()) return part_of(file);
+  fs::path before;
+  for (const fs::path& name : file.lexically_relative(root)) {
+    const auto [part, around] = part_of(name);
+    if (part != kNone) return {part, (before / around).string()};
+    before /= name;
   }
+  return {kNone, ""};
+}
+
+// Where a folder's texts are not its own, but of folders in it: what to name instead.
+std::string said_of_folders(const Paths& others) {
+  Paths folders;
+  std::error_code unknown;
+  for (const fs::path& other : others)
+    if (fs::is_directory(other, unknown) && !fs::is_empty(other, unknown)) folders.push_back(other);
+  if (folders.empty()) return "";
+  std::sort(folders.begin(), folders.end());
+  const TextParts parts = parts_of(folders);
+  const fs::path& train = parts.train.empty() ? folders[0] : parts.train[0];
+  return "; files of folders in it are not taken; name the folder: --data " +
+         for_shell(train.string()) +
+         (parts.val.empty() ? "" : " --val_data " + for_shell(parts.val[0].string())) +
+         (parts.train.empty() && folders.size() > 1 ? " and others" : "");
+}
+
+// The texts of a folder.
+DataFiles texts_of_folder(const fs::path& folder, const Listed& all) {
+  auto [texts, left_out, why, some] = choose_texts(all.files, is_text_file);
+  left_out.insert(left_out.end(), all.others.begin(), all.others.end());
+  std::sort(left_out.begin(), left_out.end());
   const std::string expected =
       detail::joined({folder.string(),
                       ": expected text files in this folder (*.txt, or nothing but UTF-8 texts), "
                       "or token ids in train.bin"});
-  if (texts.empty()) {
-    check_no_run(folder);
-    std::string why, some;
-    for (const fs::path& file : others) {
-      const std::string its = no_text(file);
-      if (why.empty()) why = its;
-      if (its.empty() && (some.empty() || file.has_extension()))
-        some = ". To train on some of its files, name them: --data FILE" +
-               (file.has_extension()
-                    ? ", or a pattern, such as " +
-                          for_shell((folder / ("*" + file.extension().string())).string())
-                    : "");
-    }
-    if (!why.empty()) detail::fail({expected, "; ", why, some});
-    texts.swap(others);
-  }
-  left_out.insert(left_out.end(), others.begin(), others.end());
-  std::sort(left_out.begin(), left_out.end());
-  INK_CHECK(!texts.empty(), expected, ", found ", left_out.empty() ? "none" : names_of(left_out));
+  if (std::none_of(all.files.begin(), all.files.end(), is_text_file)) check_no_run(folder);
+  if (!some.empty()) why += ". To train on some of its files, name them: --data FILE";
+  if (some.has_extension())
+    why += ", or a pattern, such as " +
+           for_shell((folder / ("*" + some.extension().string())).string());
+  if (!why.empty()) detail::fail({expected, "; ", why});
+  INK_CHECK(!texts.empty(), expected, ", found ", left_out.empty() ? "none" : names_of(left_out),
+            said_of_folders(left_out));
   const TextParts parts = parts_of(texts);
   if (!parts.train.empty()) {
     INK_CHECK(parts.others.empty(), folder.string(), ": ", names_of(parts.train),
@@ -298,6 +313,25 @@ std::string said_of_val_beside(const fs::path& train) {
   return val + " is left out (--val_data " + for_shell(val) + " validates on it)";
 }
 
+// Of texts that are named one by one and are parts of one by their names: they are joined.
+std::string said_of_joined_parts(const Paths& texts, bool has_val) {
+  const TextParts parts = parts_of(texts);
+  if (parts.train.empty()) return "";
+  const auto typed_all = [](const Paths& files) {
+    std::string words;
+    for (const fs::path& file : files) words += " " + typed(file);
+    return words;
+  };
+  Paths kept = parts.val;
+  kept.insert(kept.end(), parts.test.begin(), parts.test.end());
+  return names_of(parts.train) + " and " + names_of(kept) +
+         ", by their names parts of one text, are joined" +
+         (has_val || parts.val.empty()
+              ? ""
+              : "; to keep them apart: --data" + typed_all(parts.train) + typed_all(parts.others) +
+                    " --val_data" + typed_all(parts.val));
+}
+
 // Files of ids are joined, unless one is to validate on.
 void check_joined(const Paths& files) {
   const auto is_val = [](const fs::path& file) {
@@ -320,11 +354,11 @@ void check_joined(const Paths& files) {
 
 }  // namespace
 
-TextParts parts_of(const Paths& texts) {
+TextParts parts_of(const Paths& texts, const fs::path& root) {
   Paths files[4];
   std::vector<std::string> around[4];
   for (const fs::path& file : texts) {
-    const auto [part, rest] = part_of(file);
+    const auto [part, rest] = part_of(file, root);
     files[part].push_back(file), around[part].push_back(rest);
   }
   const auto has_its = [&](const std::string& rest) {
@@ -338,13 +372,35 @@ TextParts parts_of(const Paths& texts) {
   return {files[kTrain], files[kVal], files[kTest], files[kNone]};
 }
 
-std::string names_of(const Paths& files) {
+std::string names_of(const Paths& files, const fs::path& root) {
   constexpr size_t kShown = 3;
   std::string names;
   for (size_t i = 0; i < std::min(files.size(), kShown); ++i)
-    names += (i > 0 ? ", " : "") + files[i].filename().string();
+    names += (i > 0 ? ", " : "") +
+             (root.empty() ? files[i].filename() : files[i].lexically_relative(root)).string();
   return files.size() <= kShown ? names
                                 : detail::joined({names, " and ", files.size() - kShown, " more"});
+}
+
+ChosenTexts choose_texts(const Paths& files, bool (*is_called_so)(const fs::path&)) {
+  ChosenTexts chosen;
+  Paths others;
+  for (const fs::path& file : files) {
+    Paths& kind = is_called_so(file) ? chosen.texts : others;
+    (is_beside_texts(file) ? chosen.left_out : kind).push_back(file);
+  }
+  if (!chosen.texts.empty()) {
+    chosen.left_out.insert(chosen.left_out.end(), others.begin(), others.end());
+    std::sort(chosen.left_out.begin(), chosen.left_out.end());
+    return chosen;
+  }
+  for (const fs::path& file : others) {
+    const std::string its = no_text(file);
+    if (chosen.why.empty()) chosen.why = its;
+    if (its.empty() && (chosen.some.empty() || file.has_extension())) chosen.some = file;
+  }
+  if (chosen.why.empty()) chosen.some.clear(), chosen.texts.swap(others);
+  return chosen;
 }
 
 std::string said_of_fields(const Paths& texts) {
@@ -389,6 +445,9 @@ DataFiles data_files(const std::vector<std::string>& data, const std::vector<std
   if (files.are_ids && files.train.size() > 1) check_joined(files.train);
   if (val_data.empty() && files.val.empty() && files.are_ids)
     add_note(files.note, said_of_val_beside(files.train[0]));
+  if (!files.are_ids)
+    add_note(files.note,
+             said_of_joined_parts(files.train, !val_data.empty() || !files.val.empty()));
   if (val_data.empty()) return files;
   const DataFiles val = with_prefix("--val_data", [&] { return files_of(val_data, true); });
   INK_CHECK(val.are_ids == files.are_ids && val.are_prepared == files.are_prepared &&

@@ -22,7 +22,7 @@ struct DataFiles {
 /// nanoGPT writes them, or train.u32 and val.u32; or for its *_train.bin and *_val.bin, as llm.c
 /// does, or *_train_*.bin and *_val_*.bin, as modded-nanogpt does; or for its text files, in the
 /// order of their names. These are those called *.txt or, if there are none, all, if all hold text
-/// and none is a program. A README, LICENSE or requirements.txt is left out. Texts for validation
+/// and none is a program. A README, LICENSE or requirements.txt is left out, and so are folders. Texts for validation
 /// and tests are told by `parts_of`; those of tests are left out. A name with * or ? stands for the
 /// files of its folder that it fits. Throws, naming the option, if something cannot be read, is of
 /// another format, or does not go together; `option`: what `data` is called.
@@ -37,12 +37,25 @@ struct TextParts {
 };
 
 /// Texts by a word of their names: train, val (valid, validation) or test, between dots, dashes,
-/// underscores or spaces, as in wiki.train.tokens. Empty, unless some are of train, some of val or
+/// underscores or spaces, as in wiki.train.tokens. With a root, by a word of the first folder in it
+/// that has one, or else of the name: train/a.txt. Empty, unless some are of train, some of val or
 /// test, and all are of a part or two names differ in this word alone.
-TextParts parts_of(const std::vector<std::filesystem::path>& texts);
+TextParts parts_of(const std::vector<std::filesystem::path>& texts,
+                   const std::filesystem::path& root = {});
 
-/// The first names of some files, and how many more there are.
-std::string names_of(const std::vector<std::filesystem::path>& files);
+/// The first names of some files, from the root on if there is one, and how many more there are.
+std::string names_of(const std::vector<std::filesystem::path>& files,
+                     const std::filesystem::path& root = {});
+
+/// Which files of a folder are its texts: those that are called so or, if there are none, all.
+/// Empty files and what tells of the data, such as a README, are left out.
+struct ChosenTexts {
+  std::vector<std::filesystem::path> texts, left_out;
+  std::string why;             ///< why not all can be texts, where there are no others; or empty
+  std::filesystem::path some;  ///< one that is a text, if not all are
+};
+ChosenTexts choose_texts(const std::vector<std::filesystem::path>& files,
+                         bool (*is_called_so)(const std::filesystem::path&));
 
 /// A sentence where one of these texts has fields, as JSON and CSV do, of which all are taken.
 std::string said_of_fields(const std::vector<std::filesystem::path>& texts);

@@ -502,39 +502,44 @@ std::vector<fs::path> files_to_prepare(const std::vector<std::string>& names) {
       continue;
     }
     check_no_run(name);
-    std::vector<fs::path> found, left_out, links;
+    std::vector<fs::path> all, links;
     file_operation([&] {
       for (fs::recursive_directory_iterator entry(name), end; entry != end; ++entry) {
         if (is_hidden(entry->path()))
           entry.disable_recursion_pending();
         else if (entry->is_regular_file())
-          (is_text_by_name(entry->path()) ? found : left_out).push_back(entry->path());
+          all.push_back(entry->path());
         else if (entry->is_symlink())
           links.push_back(entry->path());
       }
       return 0;
     });
-    for (auto* files_of_kind : {&found, &left_out, &links})
-      std::sort(files_of_kind->begin(), files_of_kind->end());
+    for (auto* paths : {&all, &links}) std::sort(paths->begin(), paths->end());
     const std::string not_followed =
         links.empty() ? ""
                       : "; links to folders, or to nothing, are not followed: " + names_of(links) +
                             "; name folders, too, such as " + for_shell(links[0].string());
-    INK_CHECK(
-        !found.empty(), name,
-        ": expected *.txt, *.jsonl or *.ndjson in this folder, also packed (.gz, .zst), found "
-        "none",
-        not_followed);
-    const TextParts parts = parts_of(found);
-    INK_CHECK(parts.train.empty(), name, ": ", names_of(parts.train), " and ",
-              names_of(parts.val.empty() ? parts.test : parts.val),
-              " seem to be parts of one text; prepare each alone, by the names of its files, or "
-              "name all files to have them as one");
+    const auto [found, left_out, why, some] = choose_texts(all, is_text_by_name);
+    const bool is_prepared = std::count(all.begin(), all.end(), fs::path(name) / kPreparedFile) > 0;
+    INK_CHECK(!found.empty() || !is_prepared, name,
+              ": this folder holds prepared data: train --data reads them");
+    INK_CHECK(!found.empty(), name,
+              ": expected *.txt, *.jsonl or *.ndjson in this folder, also packed (.gz, .zst), or "
+              "nothing but UTF-8 texts",
+              why.empty() ? ", found none" : "; " + why,
+              some.empty() ? "" : "; to prepare some of its files, name them", not_followed);
+    const TextParts parts = parts_of(found, name);
+    INK_CHECK(parts.train.empty(), name, ": ", names_of(parts.train, name), " and ",
+              names_of(parts.val.empty() ? parts.test : parts.val, name),
+              " seem to be parts of one text; prepare each alone, by the names of its files or "
+              "folder, or name all files to have them as one");
     if (!left_out.empty() || !links.empty())
-      log_message(
-          name, ": ", found.size(), found.size() == 1 ? " file" : " files",
-          left_out.empty() ? "" : "; left out, because they are not called *.txt or *.jsonl: ",
-          names_of(left_out), not_followed);
+      log_message(name, ": ", found.size(), found.size() == 1 ? " file" : " files",
+                  left_out.empty() ? "" : "; left out: ", names_of(left_out),
+                  left_out.empty() || !is_text_by_name(found[0])
+                      ? ""
+                      : " (texts are called *.txt or *.jsonl)",
+                  not_followed);
     files.insert(files.end(), found.begin(), found.end());
   }
   std::vector<fs::path> texts;

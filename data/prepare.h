@@ -49,11 +49,12 @@ struct Prepared {
 };
 
 /// The files of a list of files and folders: of a folder *.txt, *.jsonl and *.ndjson, also packed
-/// (.gz, .zst), in the folders in it, too, in the order of their names. What is hidden is left out:
-/// .ipynb_checkpoints has copies. Links to folders are not followed. A line says which links and
-/// other files are left out, and which files are taken with the names of their fields. Throws if
-/// there is none, if a folder holds parts of one text (parts_of), and on token ids and folders of
-/// runs.
+/// (.gz, .zst), or, if there are none, all, if they are texts (choose_texts); in the folders in it,
+/// too, in the order of their names. What is hidden is left out: .ipynb_checkpoints has copies.
+/// Links to folders are not followed. A line says which links and other files are left out, and
+/// which files are taken with the names of their fields. Throws if there is none, if a folder holds
+/// parts of one text (parts_of, by files or folders), and on token ids, prepared data and folders
+/// of runs.
 std::vector<std::filesystem::path> files_to_prepare(const std::vector<std::string>& names);
 
 /// Encodes the documents of the files in this order, and writes shard_00000.ids and so on, and last

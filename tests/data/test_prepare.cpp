@@ -111,7 +111,7 @@ TEST(Prepare, KeepsDocumentsOfEveryKindOfFile) {
   folder.write("in/.ipynb_checkpoints/a.txt", "a copy");
   folder.write("in/empty.txt", "");
   const auto files = files_to_prepare({(folder / "in").string(), (folder / "in/e.md").string()});
-  ASSERT_EQ(files.size(), 6u);
+  ASSERT_EQ(files.size(), 5u);
   const Prepared prepared = prepare(files, bytes_into(folder / "out"));
   EXPECT_EQ(prepared.documents, 9);
   const Read got = read(folder / "out");
@@ -258,11 +258,55 @@ TEST(Prepare, RefusesWhatDoesNotGoTogether) {
   EXPECT_EQ(error_of([&] { files_to_prepare({wiki}); }),
             wiki +
                 ": train.txt and test.txt.gz seem to be parts of one text; prepare each alone, by "
-                "the names of its files, or name all files to have them as one");
+                "the names of its files or folder, or name all files to have them as one");
   EXPECT_NE(error_of([&] {
               files_to_prepare({folder.path().string() + "/out"});
-            }).find("expected *.txt, *.jsonl or *.ndjson in this folder"),
+            }).find("/out: this folder holds prepared data: train --data reads them"),
             std::string::npos);
+}
+
+// Parts of a text may lie in folders of their own, under any names.
+TEST(Prepare, KeepsFoldersOfAPartApart) {
+  const TempFolder folder;
+  for (const char* name : {"wiki/en/train", "wiki/en/valid", "trains/train", "trains/other"})
+    fs::create_directories(folder / name);
+  folder.write("wiki/en/train/a.txt", "a"), folder.write("wiki/en/valid/b.txt", "b");
+  folder.write("wiki/notes.txt", "c");
+  folder.write("trains/train/val_1.txt", "a"), folder.write("trains/other/train.txt", "b");
+  const std::string wiki = (folder / "wiki").string(), trains = (folder / "trains").string();
+  for (const std::string& name : {wiki, wiki + "/"})
+    EXPECT_EQ(error_of([&] { files_to_prepare({name}); }),
+              name +
+                  ": en/train/a.txt and en/valid/b.txt seem to be parts of one text; prepare each "
+                  "alone, by the names of its files or folder, or name all files to have them as "
+                  "one");
+  EXPECT_EQ(files_to_prepare({trains}).size(), 2u);
+  EXPECT_EQ(files_to_prepare({wiki + "/en/train"}).size(), 1u);
+}
+
+// The same files as train takes.
+TEST(Prepare, AFolderOfOtherNamesHoldsTexts) {
+  const TempFolder folder;
+  fs::create_directories(folder / "notes/more");
+  folder.write("notes/a.md", "a"), folder.write("notes/more/b.md", "b");
+  folder.write("notes/README.md", "x"), folder.write("notes/empty.md", "");
+  const std::string notes = (folder / "notes").string();
+  const auto names = [&] {
+    std::string all;
+    for (const fs::path& file : files_to_prepare({notes})) all += file.filename().string() + " ";
+    return all;
+  };
+  EXPECT_EQ(names(), "a.md b.md ");
+  const auto program = folder.write("notes/more/c.py", "import os");
+  EXPECT_EQ(error_of(names),
+            notes +
+                ": expected *.txt, *.jsonl or *.ndjson in this folder, also packed (.gz, .zst), or "
+                "nothing but UTF-8 texts; " +
+                program.string() +
+                " is a program; if it makes the data, run it first; to prepare some of its files, "
+                "name them");
+  folder.write("notes/c.jsonl", "{\"text\": \"c\"}\n"), folder.write("notes/README.txt", "x");
+  EXPECT_EQ(names(), "c.jsonl ");
 }
 
 // A tokenizer.json of another model, or the one that is read, which another program laid out.
@@ -447,10 +491,8 @@ TEST(Prepare, InTheProgram) {
   folder.write("mixed/sub/c.txt", "{\"text\": \"x\"}\n");
   const std::string bytes = "prepare --tokenizer byte --out_dir ";
   const Ran mixed = run_program(bytes + path("d1") + " " + path("mixed"));
-  EXPECT_NE(
-      mixed.err.find("mixed: 2 files; left out, because they are not called *.txt or *.jsonl: "
-                     "a.md\n"),
-      std::string::npos)
+  EXPECT_NE(mixed.err.find("mixed: 2 files; left out: a.md (texts are called *.txt or *.jsonl)\n"),
+            std::string::npos)
       << mixed.err;
   EXPECT_NE(mixed.err.find("c.txt: all of it is taken as plain text"), std::string::npos);
   fs::create_directories(folder / "linked");
@@ -459,7 +501,7 @@ TEST(Prepare, InTheProgram) {
       "; links to folders, or to nothing, are not followed: more; name folders, too, such as " +
       path("linked/more") + "\n";
   EXPECT_TRUE(run_program(bytes + path("d3") + " " + path("linked"))
-                  .err.ends_with("also packed (.gz, .zst), found none" + not_followed));
+                  .err.ends_with("or nothing but UTF-8 texts, found none" + not_followed));
   folder.write("linked/a.txt", "a text");
   EXPECT_NE(run_program(bytes + path("d3") + " " + path("linked"))
                 .err.find("linked: 1 file" + not_followed),

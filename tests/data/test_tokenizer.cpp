@@ -569,6 +569,40 @@ TEST(DataFiles, TextsOfAFolderStandApartByTheirNames) {
                 (folder / "d").string() + "/*.txt'");
 }
 
+TEST(DataFiles, PartsThatAreNamedOneByOneAreSaidToBeJoined) {
+  const TempFolder folder;
+  const std::string train = folder.write("a train.txt", "a").string(),
+                    valid = folder.write("a valid.txt", "b").string(),
+                    test = folder.write("a test.txt", "c").string();
+  const std::string joined = ", by their names parts of one text, are joined";
+  EXPECT_EQ(data_files({train, valid}, {}).note, "a train.txt and a valid.txt" + joined +
+                                                     "; to keep them apart: --data '" + train +
+                                                     "' --val_data '" + valid + "'");
+  EXPECT_EQ(data_files({train, test}, {}).note, "a train.txt and a test.txt" + joined);
+  EXPECT_EQ(data_files({train, test}, {valid}).note, "a train.txt and a test.txt" + joined);
+  EXPECT_EQ(data_files({train}, {valid}).note, "");
+  EXPECT_EQ(data_files({valid, test}, {}).note, "");
+}
+
+// As people unpack wikitext. prepare takes what lies in such folders.
+TEST(DataFiles, TextsOfFoldersInAFolderAreAskedFor) {
+  const TempFolder folder;
+  for (const char* name : {"wiki/train", "wiki/valid", "books/a b", "books/c"})
+    std::filesystem::create_directories(folder / name);
+  folder.write("wiki/train/a.txt", "a");
+  folder.write("wiki/valid/a.txt", "a");
+  folder.write("books/a b/a.txt", "a");
+  folder.write("books/c/a.txt", "a");
+  const std::string wiki = (folder / "wiki").string(), books = (folder / "books").string(),
+                    instead = "; files of folders in it are not taken; name the folder: --data ";
+  EXPECT_TRUE(files_of({wiki}).ends_with(", found train, valid" + instead + wiki +
+                                         "/train --val_data " + wiki + "/valid"))
+      << files_of({wiki});
+  EXPECT_TRUE(
+      files_of({books}).ends_with(", found a b, c" + instead + "'" + books + "/a b' and others"))
+      << files_of({books});
+}
+
 // Somebody may expect that only the texts in such a file are learned.
 TEST(DataFiles, TextsWithFieldsAreSaidToBeTakenWhole) {
   const TempFolder folder;
