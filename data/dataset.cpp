@@ -18,6 +18,7 @@
 #include "autograd/base/text.h"
 #include "autograd/io/foreign.h"
 #include "data/formats.h"
+#include "data/prepare.h"
 #include "data/splitmix.h"
 
 namespace ink {
@@ -337,18 +338,33 @@ std::vector<size_t> TextDataset::encode(const std::vector<std::filesystem::path>
   size_t bytes = 0;
   for (const TextFile& text : texts) bytes += text.view().size();
   ids.reserve(bytes);  // enough for one id per byte; pages that are not written take no memory
+  const int64_t end_id = tokenizer_->end_of_text();
+  const std::string end_token = end_id < 0 ? "" : tokenizer_->decode({&end_id, 1});
+  std::string with_token;  // the first file that has it
   for (size_t i = 0; i < texts.size(); ++i) {
     const TextFile& text = texts[i];
+    std::atomic<bool> has_token = false;
     const auto work = [&](size_t begin, size_t end) {
+      if (!end_token.empty() && !has_token)  // also one that begins here and goes on
+        has_token = text.view().substr(begin, end - begin + end_token.size() - 1).find(end_token) !=
+                    std::string_view::npos;
       return narrow<Id>(tokenizer_->encode_part(text.view(), begin, end), tokenizer_->vocab_size());
     };
     const auto join = [&](const std::vector<Id>& part) {
       ids.insert(ids.end(), part.begin(), part.end());
     };
     with_prefix(files[i].string(), [&] { in_parts(text, work, join); });
+    if (has_token && with_token.empty()) with_token = files[i].string();
     texts[i] = {};
     ends.push_back(ids.size());
   }
+  if (!with_token.empty() && tokenizer_->encode(end_token) != std::vector{end_id})
+    log_message(
+        with_token, ": ", end_token,
+        " in a text is plain text, and not the token that it is in a prompt; inkling "
+        "prepare",
+        end_token == PrepareOptions().separator ? "" : " --separator " + for_shell(end_token),
+        " makes it the token between documents, for --data FOLDER");
   return ends;
 }
 

@@ -111,6 +111,29 @@ TEST_F(DataOfRuns, ASpecialTokenInAPromptIsAToken) {
   EXPECT_NE(ran.err.find("attention over the last 3 tokens"), std::string::npos) << ran.err;
 }
 
+// The same letters in a text are no token, as in nanoGPT's prepare.py. prepare makes them one.
+TEST_F(DataOfRuns, ASpecialTokenInATextIsSaidToBeNone) {
+  const std::string said = path("b.txt") +
+                           ": <|endoftext|> in a text is plain text, and not the token that it is "
+                           "in a prompt; inkling prepare makes it the token between documents, for "
+                           "--data FOLDER\n";
+  std::ofstream a(path("a.txt"));
+  uint32_t number = 1;
+  for (int i = 0; i < 20000; ++i)
+    a << static_cast<char>('a' + ((number = number * 1664525 + 1013904223) >> 24) % 26);
+  a.close();
+  std::ofstream(path("b.txt")) << std::string(65530, 'b') + "<|endoftext|>";  // across parts of it
+  const auto told = [&](const std::string& words) {
+    const Ran ran = run_shell(train("--data " + path("a.txt") + " " + words + " --max_iters 1 " +
+                                    "--overwrite --out_dir " + path("out")));
+    EXPECT_EQ(ran.code, 0) << ran.err;
+    return ran.err.find(said) != std::string::npos;
+  };
+  EXPECT_TRUE(told(path("b.txt") + " --tokenizer bpe:300"));
+  EXPECT_FALSE(told("--tokenizer bpe:300"));
+  EXPECT_FALSE(told(path("b.txt")));  // characters have no such token
+}
+
 // The pairs that training never sees are the run's, also where its task is named.
 TEST_F(DataOfRuns, TheOwnTaskKeepsItsQuestions) {
   const std::string out = " --out_dir " + path("out");
