@@ -134,6 +134,21 @@ TEST_F(DataOfRuns, ASpecialTokenInATextIsSaidToBeNone) {
   EXPECT_FALSE(told(path("b.txt")));  // characters have no such token
 }
 
+// A folder whose own val.bin validates keeps no share of train.bin.
+TEST_F(DataOfRuns, AFractionBesideAValidationFileIsRefused) {
+  write_characters(path("abc"), "abc");
+  const std::string data = " --data " + path("abc"), out = " --out_dir " + path("out");
+  expect_error(train("--val_fraction 0.2" + data + out), 2,
+               "--val_fraction does nothing here: " + path("abc/val.bin") +
+                   " is what --data validates on; leave it out");
+  EXPECT_FALSE(fs::exists(path("out")));
+  EXPECT_EQ(run_shell(train("--val_fraction 0.1" + data + out)).code, 0);
+  EXPECT_EQ(run_shell(train("--val_fraction 0.2 --data " + path("abc/train.bin") + " --out_dir " +
+                            path("more")))
+                .code,
+            0);
+}
+
 // The pairs that training never sees are the run's, also where its task is named.
 TEST_F(DataOfRuns, TheOwnTaskKeepsItsQuestions) {
   const std::string out = " --out_dir " + path("out");

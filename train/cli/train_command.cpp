@@ -646,6 +646,10 @@ void check_files_read(const TrainConfig& config, const std::string& profile,
   const DataFiles files = data_files(config.data, config.val_data);
   check("--data", files.train);
   check(config.val_data.empty() ? "--data" : "--val_data", files.val);
+  if (config.init_from != "resume" && !files.val.empty() &&
+      config.val_fraction != TrainConfig().val_fraction)
+    throw UsageError("--val_fraction does nothing here: " + files.val[0].string() +
+                     " is what --data validates on; leave it out");
 }
 
 std::string out_dir;  // of the run, once there is one
