@@ -12,7 +12,7 @@ using LogCallback = std::function<void(const std::string& message)>;
 
 /// Sets the callback that gets the library's warnings and notes, each one line without a newline.
 /// There is one callback for the process, and calls to it never overlap. Without one, or with an
-/// empty one, messages are dropped.
+/// empty one, messages are dropped, and so are those of the callback itself.
 void set_log_callback(LogCallback callback);
 
 namespace detail {

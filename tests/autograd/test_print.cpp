@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "autograd/base/log.h"
 #include "autograd/basic_ops.h"
 #include "autograd/engine/graph.h"
 #include "autograd/engine/observer.h"
@@ -200,6 +201,21 @@ TEST_F(Print, ChangesOnlyTheOptionsThatAreGiven) {
   EXPECT_EQ(print_options().precision, 2);
   EXPECT_EQ(print_options().sci_mode, false);
   EXPECT_EQ(print_options().threshold, 1000);
+}
+
+// What a callback logs is dropped, and it may set another one, or none.
+TEST_F(Print, ALogCallbackMayLog) {
+  std::string said;
+  set_log_callback([&, calls = 0](const std::string& message) mutable {
+    said += message + " ";
+    log_message("from the callback");
+    if (++calls == 2) set_log_callback([&](const std::string& next) { said += "next " + next; });
+    said += "after ";
+  });
+  for (const char* message : {"a", "b", "c"}) log_message(message);
+  set_log_callback({});
+  log_message("d");
+  EXPECT_EQ(said, "a after b after next c");
 }
 
 TEST_F(Print, PrintsAsPythonDoes) {
