@@ -5,6 +5,7 @@
 #include <atomic>
 #include <cstdint>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "autograd/base/device.h"
@@ -60,13 +61,14 @@ struct Context {
 /// The calling thread's context.
 Context& context();
 
-/// Restores a variable's value when it dies; may give the variable another value until then.
+/// Restores a variable's value when it dies; may give the variable another value until then. The
+/// value is moved away and back, so that who is going through a list goes on.
 template <class T>
 class Restore {
  public:
   [[nodiscard]] explicit Restore(T& variable) : variable_(variable), saved_(variable) {}
-  [[nodiscard]] Restore(T& variable, const T& value) : Restore(variable) { variable = value; }
-  ~Restore() { variable_ = saved_; }
+  [[nodiscard]] Restore(T& x, T now) : variable_(x), saved_(std::exchange(x, std::move(now))) {}
+  ~Restore() { variable_ = std::move(saved_); }
   Restore(const Restore&) = delete;
   Restore& operator=(const Restore&) = delete;
 

@@ -425,6 +425,25 @@ TEST(Graph, OnlyWhatLeadsToWhatIsAskedForRuns) {
   EXPECT_EQ(grad({branch}, {q})[0].defined(), true);
 }
 
+// Whoever goes through the list goes on.
+TEST(Graph, AnObserverMayChangeTheListForAWhile) {
+  struct Quiet : Observer {
+  } quiet;
+  struct Changes : Observer {
+    explicit Changes(Observer& other) : others(100, &other) {}
+    std::vector<Observer*> others;
+    int ops = 0;
+    void op(const char*, const std::vector<Tensor>&, const std::vector<Tensor>&, bool) override {
+      ++ops;
+      const FieldGuard now(&Context::observers, others);
+    }
+  } first(quiet), second(quiet);
+  const Observe one(first), other(second);
+  exp(ones({2}).requires_grad_());
+  EXPECT_EQ(first.ops, 1);
+  EXPECT_EQ(second.ops, 1);
+}
+
 TEST(Graph, AnObserveTakesOffItsOwnObserver) {
   const std::vector<Observer*> before = context().observers;
   CountVjps first, second;
