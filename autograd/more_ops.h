@@ -51,8 +51,9 @@ Tensor scatter(const Tensor& x, int64_t dim, const Tensor& ids, const Tensor& so
 Tensor scatter(const Tensor& x, int64_t dim, const Tensor& ids, const Scalar& value);
 Tensor index(const Tensor& x, const Tensor& ids);  // rows: ids.shape + x.shape[1:]; or by a mask
 /// x[ids[0], :, ids[1]]. Each entry indexes a dimension of x: i64 ids, which broadcast together; a
-/// bool mask, which indexes as many dimensions as it has; or undefined for ":". As in NumPy, the
-/// ids' dimensions come first in the result, unless all indexed dimensions are adjacent.
+/// bool mask, which indexes as many dimensions as it has (one without any, a new dimension of size
+/// 1); or undefined for ":". As in NumPy, the ids' dimensions come first in the result, unless all
+/// indexed dimensions are adjacent.
 /// (index_put.cpp)
 Tensor index(const Tensor& x, const std::vector<Tensor>& ids);
 /// The elements where mask, which broadcasts with x, is true: (n,).

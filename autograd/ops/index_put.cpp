@@ -71,19 +71,35 @@ Tensor checked_ids(const char* op, const Tensor& given, int64_t d, const Shape& 
   return reshape(found, ids.shape());
 }
 
+bool is_mask(const Tensor& one) { return one.defined() && one.dtype() == boolean; }
+
+bool has_scalar_mask(const std::vector<Tensor>& given) {
+  return std::any_of(given.begin(), given.end(),
+                     [](const Tensor& one) { return is_mask(one) && one.dim() == 0; });
+}
+
+// As in PyTorch, a mask without dimensions is one of a new dimension of size 1.
+std::pair<Tensor, std::vector<Tensor>> with_lines(Tensor x, std::vector<Tensor> given) {
+  int64_t d = 0;
+  for (Tensor& one : given) {
+    if (is_mask(one) && one.dim() == 0)
+      x = unsqueeze(x, std::min(d, x.dim())), one = reshape(one, {1});
+    d += is_mask(one) ? one.dim() : 1;
+  }
+  return {x, given};
+}
+
 // The ids for each dimension of x, undefined for one that is not indexed. All ids have one shape.
 std::vector<Tensor> all_ids(const char* op, const Tensor& x, const std::vector<Tensor>& given) {
   std::vector<Tensor> ids;
   Shape shape;
   for (const Tensor& one : given) {
     const int64_t d = std::ssize(ids);
-    const bool is_mask = one.defined() && one.dtype() == boolean;
-    const int64_t dims = is_mask ? one.dim() : 1;
-    INK_CHECK(dims > 0, op, ": a mask without dimensions picks no elements; use where, or if");
+    const int64_t dims = is_mask(one) ? one.dim() : 1;
     INK_CHECK(d + dims <= x.dim(), op, ": more ids than the dimensions of ", x.shape());
     if (!one.defined()) {
       ids.emplace_back();
-    } else if (!is_mask) {
+    } else if (!is_mask(one)) {
       ids.push_back(checked_ids(op, one, d, x.shape()));
     } else {
       for (int64_t i = 0; i < dims; ++i)
@@ -166,6 +182,10 @@ Tensor index_put(const Tensor& x, const std::vector<Tensor>& given, const Tensor
   check_defined("index_put", x, values);
   INK_CHECK(values.dtype() == x.dtype(), "index_put: expected values of ", x.dtype(), ", got ",
             values.dtype());
+  if (has_scalar_mask(given)) {
+    const auto [y, ids] = with_lines(x, given);
+    return shown_as("index_put", reshape(index_put(y, ids, values, accumulate), x.shape()));
+  }
   const std::vector<Tensor> all = all_ids("index_put", x, given);
   const Chosen by(x, all);
   INK_CHECK(!by.ids.empty(), "index_put: expected ids or a mask, got none");
@@ -189,6 +209,10 @@ Tensor index_put(const Tensor& x, const std::vector<Tensor>& given, const Tensor
 // adjacent in x, the ids' dimensions move back to their place.
 Tensor index(const Tensor& x, const std::vector<Tensor>& given) {
   check_defined("index", x);
+  if (has_scalar_mask(given)) {
+    const auto [y, ids] = with_lines(x, given);
+    return index(y, ids);
+  }
   const Chosen by(x, all_ids("index", x, given));
   INK_CHECK(!by.ids.empty(), "index: expected ids or a mask, got none");
   Shape table = by.rest, shape = by.ids[0].shape();

@@ -176,6 +176,28 @@ TEST(Index, NinthDimensionsAreRefusedByName) {
   EXPECT_EQ(error_of([&] { ones({1, 1}).index(ids); }), "index" + rest);
 }
 
+// As in PyTorch, such a mask indexes a new dimension of size 1.
+TEST(Index, MasksWithoutDimensions) {
+  const Tensor x = arange(6).view({2, 3}), yes = tensor(true), no = tensor(false);
+  EXPECT_EQ(x[yes].shape(), (Shape{1, 2, 3}));
+  EXPECT_EQ(ints(x.index(yes)), ints(x));
+  EXPECT_EQ(x.index(no).shape(), (Shape{0, 2, 3}));
+  EXPECT_EQ(tensor(5).index(yes).shape(), (Shape{1}));
+  EXPECT_EQ(x.index({Slice(), yes}).shape(), (Shape{2, 1, 3}));
+  EXPECT_EQ(x.index({Ellipsis, no}).shape(), (Shape{2, 3, 0}));
+  EXPECT_EQ(ints(x.index({yes, tensor({1, 0})})), (Ints{3, 4, 5, 0, 1, 2}));
+  EXPECT_EQ(ints(x.clone().index_put_({yes}, 7)), Ints(6, 7));
+  EXPECT_EQ(ints(x.clone().index_put_({no}, 7)), ints(x));
+  EXPECT_EQ(ints(x.clone().index_put_({1, yes}, 7, true)), (Ints{0, 1, 2, 10, 11, 12}));
+  const Tensor w = ones({2}).requires_grad_();
+  sum(w.index(yes) * tensor({{2.0, 3.0}})).backward();
+  EXPECT_EQ(ints(w.grad()), (Ints{2, 3}));
+  EXPECT_EQ(error_of([&] {
+              index(w, {tensor({0}), tensor({0}), yes});
+            }),
+            "index: more ids than the dimensions of (2, 1)");
+}
+
 TEST(Index, Errors) {
   const Tensor x = zeros({5, 3}), scalar = zeros({}), seven = tensor({7}), one = tensor({{1}});
   EXPECT_EQ(error_of([&] { index_select(x, 0, seven); }),
