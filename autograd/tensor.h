@@ -94,7 +94,7 @@ struct TensorImpl {
   // For views and writes (engine/writes.cpp):
   uint64_t moves = 0;                // how often a recorded write replaced `slot`
   bool is_view = false;              // made by a view op
-  bool is_buffer = false;            // of a module, and so shared by all who call it
+  bool is_of_module = false;         // a parameter or buffer: shared by all who call the module
   std::shared_ptr<TensorImpl> base;  // the tensor whose memory a view sees; never a view itself
   std::weak_ptr<TensorImpl> not_followed;  // the same for a view taken under NoGrad: it has no base
   std::atomic<uint64_t> base_moves{0};     // base->moves when `slot` was derived from base

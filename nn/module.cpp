@@ -167,7 +167,7 @@ Parameter::Parameter(const Tensor& value) : Parameter() {
             value.shape(), " computed by ", value.slot()->node->name,
             "; compute it under NoGrad, or use its detach()");
   static_cast<Tensor&>(*this) = value.requires_grad() ? value : Buffer(value);
-  requires_grad_();
+  requires_grad_().impl().is_of_module = true;
 }
 
 Module::Module() { modules_alive().enter(this); }
@@ -176,7 +176,7 @@ Module::~Module() { modules_alive().leave(this); }
 
 Buffer::Buffer(const Tensor& value)
     : Tensor(value.defined() && value.is_view() ? value.detach().clone() : value.detach()) {
-  if (defined()) impl().is_buffer = true;
+  if (defined()) impl().is_of_module = true;
 }
 
 std::vector<std::string> detail::split_names(const char* list) {

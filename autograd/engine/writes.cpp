@@ -61,7 +61,8 @@ const std::shared_ptr<GradSlot>& Tensor::derive_again() const {
 
 bool detail::check_write(const char* op, const Tensor& x, bool value_in_graph) {
   const TensorImpl& impl = x.impl(op);
-  INK_CHECK(!impl.is_buffer || context().random.rows == 0, op, ": a module's buffer, ", x.shape(),
+  INK_CHECK(!impl.is_of_module || context().random.rows == 0, op, ": a module's ",
+            x.requires_grad() ? "parameter, " : "buffer, ", x.shape(),
             ", is written by a part of a batch, beside which others run; take one part "
             "(batch_parts = 1)");
   if (!grad_enabled()) return false;

@@ -295,6 +295,30 @@ TEST(DataParallel, ModulesThatWriteABufferAreRefusedInParts) {
   EXPECT_EQ(counting.calls.item(), 1);
 }
 
+// However it was made.
+struct Drifting : Module {
+  Parameter made = zeros({2}), taken = zeros({3}).requires_grad_();
+  INK_FIELDS(made, taken)
+};
+
+TEST(DataParallel, ParametersThatAPartWritesAreRefusedByTheirName) {
+  const Drifting drifting;
+  const auto error = [&](const Tensor& written) {
+    return error_of([&] {
+      backward_in_parts(4, 2, {}, [&](int64_t, int64_t) {
+        const NoGrad no_grad;
+        Tensor(written).add_(1);
+        return sum(drifting.made);
+      });
+    });
+  };
+  EXPECT_EQ(error(drifting.made).find("add_: a module's parameter, (2,), is written by a part"), 0u)
+      << error(drifting.made);
+  EXPECT_EQ(error(drifting.taken).find("add_: a module's parameter, (3,), is written by"), 0u)
+      << error(drifting.taken);
+  EXPECT_EQ(drifting.taken.tolist(), (std::vector<double>{0, 0, 0}));
+}
+
 // Whoever owns it.
 TEST(DataParallel, EveryLeafGetsItsGradient) {
   Tensor scale = ones({}).requires_grad_();
