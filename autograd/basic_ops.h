@@ -167,10 +167,10 @@ bool equal(const Tensor& a, const Tensor& b);  // same shape and the same values
 
 // ---- reduce.cpp: over dimensions
 
-Tensor sum(const Tensor& x, const Shape& dims = {}, bool keepdim = false);  // bool, i64: i64
-Tensor mean(const Tensor& x, const Shape& dims = {}, bool keepdim = false);
-Tensor any(const Tensor& x, const Shape& dims = {}, bool keepdim = false);  // bool
-Tensor all(const Tensor& x, const Shape& dims = {}, bool keepdim = false);
+Tensor sum(const Tensor& x, const Shape& dims = {}, Flag keepdim = false);  // bool, i64: i64
+Tensor mean(const Tensor& x, const Shape& dims = {}, Flag keepdim = false);
+Tensor any(const Tensor& x, const Shape& dims = {}, Flag keepdim = false);  // bool
+Tensor all(const Tensor& x, const Shape& dims = {}, Flag keepdim = false);
 /// Sums x down to a shape that broadcasts to x's: the gradient of expand.
 Tensor sum_to(const Tensor& x, const Shape& shape);
 
@@ -181,18 +181,18 @@ struct ValuesIndices {
   Tensor values, indices;
 };
 /// Of equal elements the first one is taken, and gets the gradient. NaN is taken before any number.
-ValuesIndices max(const Tensor& x, NumberOf<int64_t> dim, bool keepdim = false);
-ValuesIndices min(const Tensor& x, NumberOf<int64_t> dim, bool keepdim = false);
+ValuesIndices max(const Tensor& x, NumberOf<int64_t> dim, Flag keepdim = false);
+ValuesIndices min(const Tensor& x, NumberOf<int64_t> dim, Flag keepdim = false);
 Tensor max(const Tensor& x);  // the largest of all
 Tensor min(const Tensor& x);
 Tensor max(const Tensor& a, const Tensor& b);  // maximum, minimum
 Tensor min(const Tensor& a, const Tensor& b);
 /// Equal elements share the gradient. NaN is taken before any number.
-Tensor amax(const Tensor& x, const Shape& dims = {}, bool keepdim = false);
-Tensor amin(const Tensor& x, const Shape& dims = {}, bool keepdim = false);
+Tensor amax(const Tensor& x, const Shape& dims = {}, Flag keepdim = false);
+Tensor amin(const Tensor& x, const Shape& dims = {}, Flag keepdim = false);
 /// Without dim, the index is into the flat tensor.
-Tensor argmax(const Tensor& x, std::optional<NumberOf<int64_t>> dim = {}, bool keepdim = false);
-Tensor argmin(const Tensor& x, std::optional<NumberOf<int64_t>> dim = {}, bool keepdim = false);
+Tensor argmax(const Tensor& x, std::optional<NumberOf<int64_t>> dim = {}, Flag keepdim = false);
+Tensor argmin(const Tensor& x, std::optional<NumberOf<int64_t>> dim = {}, Flag keepdim = false);
 
 // ---- views.cpp, split.cpp: the same memory
 

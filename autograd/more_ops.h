@@ -13,19 +13,20 @@ namespace ink {
 
 // ---- prod.cpp, var.cpp, logsumexp.cpp
 
-Tensor prod(const Tensor& x, const Shape& dims = {}, bool keepdim = false);
+Tensor prod(const Tensor& x, const Shape& dims = {}, Flag keepdim = false);
 /// sum (x - mean)^2 / (n - correction): 1 gives the unbiased estimate, 0 the biased one.
 Tensor var(const Tensor& x, const Shape& dims = {}, NumberOf<double> correction = 1,
-           bool keepdim = false);
+           Flag keepdim = false);
 Tensor std(const Tensor& x, const Shape& dims = {}, NumberOf<double> correction = 1,
-           bool keepdim = false);
+           Flag keepdim = false);
 TensorPair var_mean(const Tensor& x, const Shape& dims = {}, NumberOf<double> correction = 1,
-                    bool keepdim = false);
+                    Flag keepdim = false);
 /// log sum exp x, without overflow.
-Tensor logsumexp(const Tensor& x, const Shape& dims, bool keepdim = false);
+Tensor logsumexp(const Tensor& x, const Shape& dims, Flag keepdim = false);
 
 /// (sum |x|^p)^(1/p); p = infinity gives the largest |x|, p = 0 the number of nonzeros. (norm.cpp)
-Tensor norm(const Tensor& x, NumberOf<double> p = 2, const Shape& dims = {}, bool keepdim = false);
+Tensor norm(const Tensor& x, NumberOf<double> p = 2, const Shape& dims = {}, Flag keepdim = false);
+Tensor norm(const Tensor& x, std::initializer_list<int64_t>) = delete;  // p comes first
 
 // ---- cumsum.cpp, sort.cpp: along one dimension
 

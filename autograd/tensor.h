@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <concepts>
 #include <functional>
 #include <initializer_list>
 #include <limits>
@@ -66,6 +67,13 @@ inline constexpr double inf = std::numeric_limits<double>::infinity();
 inline constexpr EllipsisType Ellipsis{};  // as many ":" as are missing
 class Index;
 struct ValuesIndices;
+
+/// A bool, but no number: the 1 of sum(x, 0, 1) may be meant as a dimension.
+struct Flag {
+  Flag(std::same_as<bool> auto on) : value(on) {}
+  operator bool() const { return value; }
+  bool value;
+};
 
 /// A number, but not {}, which would be 0, and no bool, because keepdim comes later.
 template <class T>
@@ -210,8 +218,7 @@ class Tensor {
   Tensor flatten(int64_t start_dim = 0, int64_t end_dim = -1) const;
   Tensor transpose(int64_t dim0, int64_t dim1) const;
   Tensor permute(const Shape& dims) const;
-  Tensor squeeze(std::optional<int64_t> dim = {}) const;
-  Tensor unsqueeze(int64_t dim) const;
+  Tensor squeeze(std::optional<int64_t> dim = {}) const, unsqueeze(int64_t dim) const;
   Tensor expand(const Shape& shape) const;  // -1 keeps a size
   Tensor select(int64_t dim, int64_t index) const;
   Tensor narrow(int64_t dim, int64_t start, int64_t length) const;
@@ -228,8 +235,7 @@ class Tensor {
 
   // ---- copies
   Tensor contiguous() const, clone() const;  // contiguous: itself if it is
-  Tensor to(DType dtype) const;
-  Tensor to(Device device) const;
+  Tensor to(DType dtype) const, to(Device device) const;
   Tensor to(const char* device) const;  // "cpu", "cuda", "cuda:1"
 
   // ---- ops as methods: each is the function of its name (basic_ops.h, fused_ops.h, ops.h)
@@ -237,8 +243,7 @@ class Tensor {
   Tensor sin() const, cos() const, tanh() const, sigmoid() const, relu() const, square() const;
   Tensor log1p() const, expm1() const, sign() const, erf() const, isnan() const, isinf() const;
   Tensor isfinite() const, floor() const, ceil() const, round() const, trunc() const;
-  Tensor pow(const Scalar& exponent) const;
-  Tensor pow(const Tensor& exponent) const;
+  Tensor pow(Scalar exponent) const, pow(Tensor exponent) const;
   Tensor clamp(std::optional<Scalar> min, std::optional<Scalar> max = {}) const;
   Tensor clamp(const Tensor& min, const Tensor& max) const;
   Tensor clamp_min(Tensor min) const, clamp_min(Scalar min) const;
@@ -264,33 +269,30 @@ class Tensor {
   Tensor le(const auto& other) const { return *this <= other; }
   Tensor gt(const auto& other) const { return *this > other; }
   Tensor ge(const auto& other) const { return *this >= other; }
-  Tensor sum(const Shape& dims = {}, bool keepdim = false) const;
-  Tensor mean(const Shape& dims = {}, bool keepdim = false) const;
-  Tensor prod(const Shape& dims = {}, bool keepdim = false) const;
-  Tensor any(const Shape& dims = {}, bool keepdim = false) const;
-  Tensor all(const Shape& dims = {}, bool keepdim = false) const;
-  Tensor amax(const Shape& dims = {}, bool keepdim = false) const;
-  Tensor amin(const Shape& dims = {}, bool keepdim = false) const;
-  Tensor var(const Shape& dims = {}, NumberOf<double> correction = 1, bool keepdim = false) const;
-  Tensor std(const Shape& dims = {}, NumberOf<double> correction = 1, bool keepdim = false) const;
-  Tensor logsumexp(const Shape& dims, bool keepdim = false) const;
-  Tensor norm(NumberOf<double> p = 2, const Shape& dims = {}, bool keepdim = false) const;
+  Tensor sum(const Shape& dims = {}, Flag keepdim = false) const;
+  Tensor mean(const Shape& dims = {}, Flag keepdim = false) const;
+  Tensor prod(const Shape& dims = {}, Flag keepdim = false) const;
+  Tensor any(const Shape& dims = {}, Flag keepdim = false) const;
+  Tensor all(const Shape& dims = {}, Flag keepdim = false) const;
+  Tensor amax(const Shape& dims = {}, Flag keepdim = false) const;
+  Tensor amin(const Shape& dims = {}, Flag keepdim = false) const;
+  Tensor var(const Shape& dims = {}, NumberOf<double> correction = 1, Flag keepdim = false) const;
+  Tensor std(const Shape& dims = {}, NumberOf<double> correction = 1, Flag keepdim = false) const;
+  Tensor logsumexp(const Shape& dims, Flag keepdim = false) const;
+  Tensor norm(NumberOf<double> p = 2, const Shape& dims = {}, Flag keepdim = false) const;
+  Tensor norm(std::initializer_list<int64_t>) const = delete;  // expected p before the dims
   Tensor max() const, min() const;
-  ValuesIndices max(NumberOf<int64_t> dim, bool keepdim = false) const;
-  ValuesIndices min(NumberOf<int64_t> dim, bool keepdim = false) const;
-  Tensor argmax(std::optional<NumberOf<int64_t>> dim = {}, bool keepdim = false) const;
-  Tensor argmin(std::optional<NumberOf<int64_t>> dim = {}, bool keepdim = false) const;
+  ValuesIndices max(NumberOf<int64_t> dim, Flag keepdim = false) const;
+  ValuesIndices min(NumberOf<int64_t> dim, Flag keepdim = false) const;
+  Tensor argmax(std::optional<NumberOf<int64_t>> dim = {}, Flag keepdim = false) const;
+  Tensor argmin(std::optional<NumberOf<int64_t>> dim = {}, Flag keepdim = false) const;
   Tensor softmax(NumberOf<int64_t> dim) const, log_softmax(NumberOf<int64_t> dim) const;
   Tensor cumsum(int64_t dim) const, cumprod(int64_t dim) const;
   ValuesIndices sort(NumberOf<int64_t> dim = -1, bool descending = false) const;
   ValuesIndices topk(int64_t k, NumberOf<int64_t> dim = -1, bool largest = true) const;
   Tensor argsort(NumberOf<int64_t> dim = -1, bool descending = false) const;
-  Tensor matmul(const Tensor& other) const;
-  Tensor bmm(const Tensor& other) const;
-  Tensor dot(const Tensor& other) const;
-  Tensor outer(const Tensor& other) const;
-  Tensor max(const Tensor& other) const;
-  Tensor min(const Tensor& other) const;
+  Tensor matmul(Tensor other) const, bmm(Tensor other) const, dot(Tensor other) const;
+  Tensor outer(Tensor other) const, max(Tensor other) const, min(Tensor other) const;
   Tensor gather(int64_t dim, const Tensor& ids) const;
   Tensor index_select(int64_t dim, const Tensor& ids) const;
   Tensor scatter(int64_t dim, const Tensor& ids, const Tensor& source) const;
@@ -298,8 +300,7 @@ class Tensor {
   Tensor scatter_add(int64_t dim, const Tensor& ids, const Tensor& source) const;
   Tensor index_put(std::initializer_list<Index> indices, const Tensor& values,
                    bool accumulate = false) const;
-  Tensor masked_select(const Tensor& mask) const;
-  Tensor nonzero() const;
+  Tensor masked_select(Tensor mask) const, nonzero() const;
   Tensor flip(const Shape& dims) const;
   Tensor roll(const Shape& shifts, const Shape& dims = {}) const;
   Tensor repeat(const Shape& times) const;
@@ -310,12 +311,9 @@ class Tensor {
   Tensor diag(int64_t diagonal = 0) const, trace() const;
   std::vector<Tensor> split(int64_t size, int64_t dim = 0) const;
   std::vector<Tensor> split(const std::vector<int64_t>& sizes, int64_t dim = 0) const;
-  std::vector<Tensor> chunk(int64_t chunks, int64_t dim = 0) const;
-  std::vector<Tensor> unbind(int64_t dim = 0) const;
+  std::vector<Tensor> chunk(int64_t chunks, int64_t dim = 0) const, unbind(int64_t dim = 0) const;
 
   // ---- writes in place. Rules for graphs: see engine/README.md, "In-place ops".
-  Tensor& fill_(const Scalar& value);
-  Tensor& zero_();
   Tensor& copy_(const Tensor& source);
   Tensor& add_(const Tensor& other, const Scalar& alpha = 1);
   Tensor& sub_(const Tensor& other, const Scalar& alpha = 1);
@@ -323,10 +321,8 @@ class Tensor {
   Tensor& div_(const Tensor& other);
   Tensor& add_(const Scalar& value, const Scalar& alpha = 1);
   Tensor& sub_(const Scalar& value, const Scalar& alpha = 1);
-  Tensor& mul_(const Scalar& value);
-  Tensor& div_(const Scalar& value);
-  Tensor& remainder_(const Tensor& other);
-  Tensor& remainder_(const Scalar& value);
+  Tensor &mul_(Scalar value), &div_(Scalar value), &fill_(Scalar value), &zero_();
+  Tensor &remainder_(Tensor other), &remainder_(Scalar value);
   // The same as operators, with a tensor or a number. x[ids] += y throws: it would write a copy.
   Tensor& operator+=(const auto& other) & { return add_(other); }
   Tensor& operator-=(const auto& other) & { return sub_(other); }
@@ -343,8 +339,7 @@ class Tensor {
   Tensor &exp_(), &log_(), &sqrt_(), &neg_(), &abs_(), &tanh_(), &sigmoid_(), &relu_(), &square_();
   Tensor &rsqrt_(), &sin_(), &cos_(), &log1p_(), &expm1_(), &floor_(), &ceil_(), &round_();
   Tensor &trunc_(), &atan2_(Tensor other);
-  Tensor& pow_(const Scalar& exponent);
-  Tensor& pow_(const Tensor& exponent);
+  Tensor &pow_(Scalar exponent), &pow_(Tensor exponent);
   Tensor& clamp_(std::optional<Scalar> min, std::optional<Scalar> max = {});
   Tensor& clamp_(const Tensor& min, const Tensor& max);
   Tensor &clamp_min_(Tensor min), &clamp_min_(Scalar min);
@@ -361,11 +356,10 @@ class Tensor {
   Tensor& scatter_add_(int64_t dim, const Tensor& ids, const Tensor& source);
 
   // ---- autograd (engine/graph.h)
-  bool requires_grad() const;
+  bool requires_grad() const, is_leaf() const;
   /// Makes a leaf whose gradient is collected (or not). A view that becomes a leaf keeps its memory
   /// but is no longer a view. Floating dtypes only.
   Tensor& requires_grad_(bool value = true);
-  bool is_leaf() const;
   /// The gradient that backward left here; undefined if none.
   Tensor grad() const;
   void set_grad(const Tensor& grad);  // takes the tensor itself: later walks add to it
@@ -415,8 +409,7 @@ class Tensor {
   template <class T>
   std::vector<T> list_as(const char* op, int digits) const;
   static Array& not_given();
-  Tensor& checked_target();
-  Tensor& seen_by_others();
+  Tensor &checked_target(), &seen_by_others();
   const std::shared_ptr<GradSlot>& place() const;
   const std::shared_ptr<GradSlot>& derive_again() const;
 

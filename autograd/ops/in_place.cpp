@@ -135,14 +135,12 @@ Tensor& Tensor::sub_(const Scalar& y, const Scalar& alpha) {
   check_sub("sub_", dtype(), y.dtype);
   return in_place("sub_", BinaryOp::sub, *this, scaled("sub_", *this, y, alpha), std::minus());
 }
-Tensor& Tensor::mul_(const Scalar& y) {
+Tensor& Tensor::mul_(Scalar y) {
   return in_place("mul_", BinaryOp::mul, *this, y, std::multiplies());
 }
-Tensor& Tensor::div_(const Scalar& y) {
-  return in_place("div_", BinaryOp::div, *this, y, std::divides());
-}
+Tensor& Tensor::div_(Scalar y) { return in_place("div_", BinaryOp::div, *this, y, std::divides()); }
 
-Tensor& Tensor::remainder_(const Tensor& y) {
+Tensor& Tensor::remainder_(Tensor y) {
   impl("remainder_");
   check_defined("remainder_", y);
   check_remainder(*this, y);
@@ -151,7 +149,7 @@ Tensor& Tensor::remainder_(const Tensor& y) {
                     return ink::remainder(b.requires_grad() ? ink::clone(a) : a, b);
                   });
 }
-Tensor& Tensor::remainder_(const Scalar& y) {
+Tensor& Tensor::remainder_(Scalar y) {
   impl("remainder_");
   check_remainder(*this, y);
   return in_place("remainder_", BinaryOp::remainder, *this, y, std::modulus());
@@ -179,7 +177,7 @@ static Tensor& filled(const char* op, Tensor& x, const Scalar& value) {
   return x;
 }
 
-Tensor& Tensor::fill_(const Scalar& value) { return filled("fill_", *this, value); }
+Tensor& Tensor::fill_(Scalar value) { return filled("fill_", *this, value); }
 Tensor& Tensor::zero_() { return filled("zero_", *this, 0); }
 
 Tensor bits_for(const Tensor& a, const Tensor& bits) {
@@ -274,10 +272,10 @@ Tensor& Tensor::scatter_add_(int64_t dim, const Tensor& ids, const Tensor& sourc
   return replace("scatter_add_", *this, added, source.requires_grad());
 }
 Tensor& Tensor::floor_() { return replace("floor_", *this, ink::floor); }
-Tensor& Tensor::pow_(const Scalar& e) {
+Tensor& Tensor::pow_(Scalar e) {
   return replace("pow_", *this, [&](const Tensor& x) { return ink::pow(x, e); });
 }
-Tensor& Tensor::pow_(const Tensor& e) {
+Tensor& Tensor::pow_(Tensor e) {
   impl("pow_");
   check_defined("pow_", e);
   check_fits("pow_", *this, e.shape(), promote(*this, e));

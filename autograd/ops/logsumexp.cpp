@@ -41,7 +41,7 @@ Tensor logsumexp_composed(const Tensor& x, const ReducedShape& shape) {
 
 }  // namespace
 
-Tensor logsumexp(const Tensor& input, const Shape& dims, bool keepdim) {
+Tensor logsumexp(const Tensor& input, const Shape& dims, Flag keepdim) {
   const Tensor x = floating("logsumexp", input);
   const ReducedShape shape("logsumexp", x, dims);
   Tensor y;

@@ -94,7 +94,7 @@ namespace {
 
 // y = the largest (smallest) of x over dims.   dx = dy, shared evenly among the elements equal to y
 // (As in PyTorch, NaN equals NaN in max and min, but amax and amin then have a gradient of NaN.)
-Tensor extreme(const char* op, ReduceOp which, const Tensor& x, const Shape& dims, bool keepdim,
+Tensor extreme(const char* op, ReduceOp which, const Tensor& x, const Shape& dims, Flag keepdim,
                bool nan_equals_nan) {
   const ReducedShape shape(op, x, dims);
   shape.check_not_empty(op);
@@ -111,7 +111,7 @@ Tensor extreme(const char* op, ReduceOp which, const Tensor& x, const Shape& dim
 
 // values = the largest (smallest) of x along a dimension, indices = the first place of each.
 // dx = dy at that place
-ValuesIndices best(const char* op, const Tensor& x, int64_t dim, bool keepdim, bool largest) {
+ValuesIndices best(const char* op, const Tensor& x, int64_t dim, Flag keepdim, bool largest) {
   check_defined(op, x);
   const int64_t d = wrap_dim(op, dim, x.shape());
   if (x.dim() == 0) return best(op, reshape(x, {1}), 0, false, largest);
@@ -125,7 +125,7 @@ ValuesIndices best(const char* op, const Tensor& x, int64_t dim, bool keepdim, b
   return {record(op, {x}, shape.finish(values, keepdim), vjp), shape.finish(indices, keepdim)};
 }
 
-Tensor best_index(const char* op, const Tensor& x, std::optional<int64_t> dim, bool keepdim,
+Tensor best_index(const char* op, const Tensor& x, std::optional<int64_t> dim, Flag keepdim,
                   bool largest) {
   check_defined(op, x);
   const NoGrad no_grad;
@@ -137,10 +137,10 @@ Tensor best_index(const char* op, const Tensor& x, std::optional<int64_t> dim, b
 
 }  // namespace
 
-Tensor amax(const Tensor& x, const Shape& dims, bool keepdim) {
+Tensor amax(const Tensor& x, const Shape& dims, Flag keepdim) {
   return extreme("amax", ReduceOp::max, x, dims, keepdim, false);
 }
-Tensor amin(const Tensor& x, const Shape& dims, bool keepdim) {
+Tensor amin(const Tensor& x, const Shape& dims, Flag keepdim) {
   return extreme("amin", ReduceOp::min, x, dims, keepdim, false);
 }
 Tensor max(const Tensor& x) {
@@ -150,16 +150,16 @@ Tensor min(const Tensor& x) {
   return shown_as("min.1", extreme("min", ReduceOp::min, x, {}, false, true));
 }
 
-ValuesIndices max(const Tensor& x, NumberOf<int64_t> dim, bool keepdim) {
+ValuesIndices max(const Tensor& x, NumberOf<int64_t> dim, Flag keepdim) {
   return best("max", x, dim, keepdim, true);
 }
-ValuesIndices min(const Tensor& x, NumberOf<int64_t> dim, bool keepdim) {
+ValuesIndices min(const Tensor& x, NumberOf<int64_t> dim, Flag keepdim) {
   return best("min", x, dim, keepdim, false);
 }
-Tensor argmax(const Tensor& x, std::optional<NumberOf<int64_t>> dim, bool keepdim) {
+Tensor argmax(const Tensor& x, std::optional<NumberOf<int64_t>> dim, Flag keepdim) {
   return best_index("argmax", x, dim, keepdim, true);
 }
-Tensor argmin(const Tensor& x, std::optional<NumberOf<int64_t>> dim, bool keepdim) {
+Tensor argmin(const Tensor& x, std::optional<NumberOf<int64_t>> dim, Flag keepdim) {
   return best_index("argmin", x, dim, keepdim, false);
 }
 

@@ -221,8 +221,8 @@ Tensor Tensor::trunc() const { return ink::trunc(*this); }
 Tensor Tensor::floor() const { return ink::floor(*this); }
 Tensor Tensor::ceil() const { return ink::ceil(*this); }
 Tensor Tensor::round() const { return ink::round(*this); }
-Tensor Tensor::pow(const Scalar& exponent) const { return ink::pow(*this, exponent); }
-Tensor Tensor::pow(const Tensor& exponent) const { return ink::pow(*this, exponent); }
+Tensor Tensor::pow(Scalar exponent) const { return ink::pow(*this, exponent); }
+Tensor Tensor::pow(Tensor exponent) const { return ink::pow(*this, exponent); }
 Tensor Tensor::clamp(std::optional<Scalar> min, std::optional<Scalar> max) const {
   return ink::clamp(*this, min, max);
 }
@@ -262,39 +262,39 @@ Tensor Tensor::where(const Tensor& condition, const Tensor& other) const {
 Tensor Tensor::where(const Tensor& condition, const Scalar& other) const {
   return ink::where(condition, *this, other);
 }
-Tensor Tensor::sum(const Shape& dims, bool keep) const { return ink::sum(*this, dims, keep); }
-Tensor Tensor::mean(const Shape& dims, bool keep) const { return ink::mean(*this, dims, keep); }
-Tensor Tensor::prod(const Shape& dims, bool keep) const { return ink::prod(*this, dims, keep); }
-Tensor Tensor::any(const Shape& dims, bool keep) const { return ink::any(*this, dims, keep); }
-Tensor Tensor::all(const Shape& dims, bool keep) const { return ink::all(*this, dims, keep); }
-Tensor Tensor::amax(const Shape& dims, bool keep) const { return ink::amax(*this, dims, keep); }
-Tensor Tensor::amin(const Shape& dims, bool keep) const { return ink::amin(*this, dims, keep); }
-Tensor Tensor::var(const Shape& dims, NumberOf<double> correction, bool keep) const {
+Tensor Tensor::sum(const Shape& dims, Flag keep) const { return ink::sum(*this, dims, keep); }
+Tensor Tensor::mean(const Shape& dims, Flag keep) const { return ink::mean(*this, dims, keep); }
+Tensor Tensor::prod(const Shape& dims, Flag keep) const { return ink::prod(*this, dims, keep); }
+Tensor Tensor::any(const Shape& dims, Flag keep) const { return ink::any(*this, dims, keep); }
+Tensor Tensor::all(const Shape& dims, Flag keep) const { return ink::all(*this, dims, keep); }
+Tensor Tensor::amax(const Shape& dims, Flag keep) const { return ink::amax(*this, dims, keep); }
+Tensor Tensor::amin(const Shape& dims, Flag keep) const { return ink::amin(*this, dims, keep); }
+Tensor Tensor::var(const Shape& dims, NumberOf<double> correction, Flag keep) const {
   return ink::var(*this, dims, correction, keep);
 }
-Tensor Tensor::std(const Shape& dims, NumberOf<double> correction, bool keep) const {
+Tensor Tensor::std(const Shape& dims, NumberOf<double> correction, Flag keep) const {
   return ink::std(*this, dims, correction, keep);
 }
-Tensor Tensor::logsumexp(const Shape& dims, bool keep) const {
+Tensor Tensor::logsumexp(const Shape& dims, Flag keep) const {
   return ink::logsumexp(*this, dims, keep);
 }
-Tensor Tensor::norm(NumberOf<double> p, const Shape& dims, bool keep) const {
+Tensor Tensor::norm(NumberOf<double> p, const Shape& dims, Flag keep) const {
   return ink::norm(*this, p, dims, keep);
 }
 Tensor Tensor::max() const { return ink::max(*this); }
 Tensor Tensor::min() const { return ink::min(*this); }
-Tensor Tensor::max(const Tensor& other) const { return ink::maximum(*this, other); }
-Tensor Tensor::min(const Tensor& other) const { return ink::minimum(*this, other); }
-ValuesIndices Tensor::max(NumberOf<int64_t> dim, bool keep) const {
+Tensor Tensor::max(Tensor other) const { return ink::maximum(*this, other); }
+Tensor Tensor::min(Tensor other) const { return ink::minimum(*this, other); }
+ValuesIndices Tensor::max(NumberOf<int64_t> dim, Flag keep) const {
   return ink::max(*this, dim, keep);
 }
-ValuesIndices Tensor::min(NumberOf<int64_t> dim, bool keep) const {
+ValuesIndices Tensor::min(NumberOf<int64_t> dim, Flag keep) const {
   return ink::min(*this, dim, keep);
 }
-Tensor Tensor::argmax(std::optional<NumberOf<int64_t>> dim, bool keep) const {
+Tensor Tensor::argmax(std::optional<NumberOf<int64_t>> dim, Flag keep) const {
   return ink::argmax(*this, dim, keep);
 }
-Tensor Tensor::argmin(std::optional<NumberOf<int64_t>> dim, bool keep) const {
+Tensor Tensor::argmin(std::optional<NumberOf<int64_t>> dim, Flag keep) const {
   return ink::argmin(*this, dim, keep);
 }
 Tensor Tensor::softmax(NumberOf<int64_t> dim) const { return ink::softmax(*this, dim); }
@@ -310,10 +310,10 @@ ValuesIndices Tensor::topk(int64_t k, NumberOf<int64_t> dim, bool largest) const
 Tensor Tensor::argsort(NumberOf<int64_t> dim, bool descending) const {
   return ink::argsort(*this, dim, descending);
 }
-Tensor Tensor::matmul(const Tensor& other) const { return ink::matmul(*this, other); }
-Tensor Tensor::bmm(const Tensor& other) const { return ink::bmm(*this, other); }
-Tensor Tensor::dot(const Tensor& other) const { return ink::dot(*this, other); }
-Tensor Tensor::outer(const Tensor& other) const { return ink::outer(*this, other); }
+Tensor Tensor::matmul(Tensor other) const { return ink::matmul(*this, other); }
+Tensor Tensor::bmm(Tensor other) const { return ink::bmm(*this, other); }
+Tensor Tensor::dot(Tensor other) const { return ink::dot(*this, other); }
+Tensor Tensor::outer(Tensor other) const { return ink::outer(*this, other); }
 Tensor Tensor::gather(int64_t dim, const Tensor& ids) const { return ink::gather(*this, dim, ids); }
 Tensor Tensor::index_select(int64_t dim, const Tensor& ids) const {
   return ink::index_select(*this, dim, ids);
@@ -327,7 +327,7 @@ Tensor Tensor::scatter(int64_t dim, const Tensor& ids, const Scalar& value) cons
 Tensor Tensor::scatter_add(int64_t dim, const Tensor& ids, const Tensor& source) const {
   return ink::scatter_add(*this, dim, ids, source);
 }
-Tensor Tensor::masked_select(const Tensor& mask) const { return ink::masked_select(*this, mask); }
+Tensor Tensor::masked_select(Tensor mask) const { return ink::masked_select(*this, mask); }
 Tensor Tensor::nonzero() const { return ink::nonzero(*this); }
 Tensor Tensor::flip(const Shape& dims) const { return ink::flip(*this, dims); }
 Tensor Tensor::roll(const Shape& shifts, const Shape& dims) const {

@@ -9,7 +9,7 @@
 namespace ink {
 namespace {
 
-Tensor value(const Tensor& x, double p, const ReducedShape& shape, bool keepdim) {
+Tensor value(const Tensor& x, double p, const ReducedShape& shape, Flag keepdim) {
   const NoGrad no_grad;
   if (x.dtype() == bf16) return to(value(to(x, f32), p, shape, keepdim), bf16);
   if (p == 2) {
@@ -30,7 +30,7 @@ Tensor value(const Tensor& x, double p, const ReducedShape& shape, bool keepdim)
 
 // y = (sum |x|^p)^(1/p); p = inf, -inf: the largest, smallest |x|; p = 0: how many are not 0.
 // dx = dy sign(x) (|x| / y)^(p - 1), and 0 where y = 0; p = +-inf: elements with |x| = y share it
-Tensor norm(const Tensor& x, NumberOf<double> order, const Shape& dims, bool keepdim) {
+Tensor norm(const Tensor& x, NumberOf<double> order, const Shape& dims, Flag keepdim) {
   const double p = order;
   const ReducedShape shape("norm", x, dims);
   INK_CHECK(x.is_floating(), "norm: expected a floating dtype, got ", x.dtype());

@@ -28,7 +28,7 @@ Tensor product_of_others(const Tensor& x) {
 // y = product of x over dims.   dx = dy times the product of the others: dy y / x unless there are
 // none, or y is 0 or not finite. (A GPU's y is not looked at, because the host would have to wait
 // for the answer.)
-Tensor prod(const Tensor& x, const Shape& dims, bool keepdim) {
+Tensor prod(const Tensor& x, const Shape& dims, Flag keepdim) {
   const ReducedShape shape("prod", x, dims);
   Tensor y = empty(shape.kept, {x.is_floating() ? x.dtype() : i64, x.device()});
   kernel::reduce(y, x, ReduceOp::prod);

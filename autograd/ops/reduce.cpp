@@ -105,7 +105,7 @@ void reduce(Array& y, const Array& x, ReduceOp op) {
 }  // namespace cpu
 
 // y = sum of x over dims.   dx = dy expanded
-Tensor sum(const Tensor& x, const Shape& dims, bool keepdim) {
+Tensor sum(const Tensor& x, const Shape& dims, Flag keepdim) {
   const ReducedShape shape("sum", x, dims);
   Tensor y = empty(shape.kept, {x.is_floating() ? x.dtype() : i64, x.device()});
   kernel::reduce(y, x, ReduceOp::sum);
@@ -115,7 +115,7 @@ Tensor sum(const Tensor& x, const Shape& dims, bool keepdim) {
 }
 
 // y = sum of x over dims / n.   dx = dy / n expanded
-Tensor mean(const Tensor& x, const Shape& dims, bool keepdim) {
+Tensor mean(const Tensor& x, const Shape& dims, Flag keepdim) {
   const ReducedShape shape("mean", x, dims);
   INK_CHECK(x.is_floating(), "mean: expected a floating dtype, got ", x.dtype());
   Tensor y = empty(shape.kept, x.options());
@@ -130,17 +130,17 @@ Tensor mean(const Tensor& x, const Shape& dims, bool keepdim) {
 
 // any: not all are 0.   all: none is 0.   (of no elements: false, true)
 static Tensor test(const char* op, ReduceOp which, const Tensor& x, const Shape& dims,
-                   bool keepdim) {
+                   Flag keepdim) {
   const ReducedShape shape(op, x, dims);
   const NoGrad no_grad;
   Tensor y = empty(shape.kept, {boolean, x.device()});
   kernel::reduce(y, to(x, boolean), which);
   return shape.finish(y, keepdim);
 }
-Tensor any(const Tensor& x, const Shape& dims, bool keepdim) {
+Tensor any(const Tensor& x, const Shape& dims, Flag keepdim) {
   return test("any", ReduceOp::max, x, dims, keepdim);
 }
-Tensor all(const Tensor& x, const Shape& dims, bool keepdim) {
+Tensor all(const Tensor& x, const Shape& dims, Flag keepdim) {
   return test("all", ReduceOp::min, x, dims, keepdim);
 }
 

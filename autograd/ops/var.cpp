@@ -73,7 +73,7 @@ static Tensor var_gradient(const Tensor& dy, const Tensor& x, const ReducedShape
 }
 
 // y = sum (x - mean)^2 / (n - correction).   dx = dy 2 (x - mean) / (n - correction)
-Tensor var(const Tensor& x, const Shape& dims, NumberOf<double> correction, bool keepdim) {
+Tensor var(const Tensor& x, const Shape& dims, NumberOf<double> correction, Flag keepdim) {
   const ReducedShape shape("var", x, dims);
   INK_CHECK(x.is_floating(), "var: expected a floating dtype, got ", x.dtype());
   Tensor y = empty(shape.kept, x.options());
@@ -86,7 +86,7 @@ Tensor var(const Tensor& x, const Shape& dims, NumberOf<double> correction, bool
 }
 
 // y = sqrt var.   dx = dy (x - mean) / (y (n - correction)), 0 where y is 0
-Tensor std(const Tensor& x, const Shape& dims, NumberOf<double> correction, bool keepdim) {
+Tensor std(const Tensor& x, const Shape& dims, NumberOf<double> correction, Flag keepdim) {
   const ReducedShape shape("std", x, dims);
   INK_CHECK(x.is_floating(), "std: expected a floating dtype, got ", x.dtype());
   Tensor kept = empty(shape.kept, x.options());
@@ -101,7 +101,7 @@ Tensor std(const Tensor& x, const Shape& dims, NumberOf<double> correction, bool
 }
 
 std::pair<Tensor, Tensor> var_mean(const Tensor& x, const Shape& dims, NumberOf<double> correction,
-                                   bool keepdim) {
+                                   Flag keepdim) {
   ReducedShape("var_mean", x, dims);  // so that an error has our name
   return {shown_as("var_mean", var(x, dims, correction, keepdim)),
           shown_as("var_mean", mean(x, dims, keepdim))};

@@ -58,7 +58,7 @@ TEST(Undefined, InOpsOfOneTensor) {
                                                       {"contiguous", contiguous},
                                                       {"clone", clone}};
   for (const auto& [name, op] : unary) calls.push_back({name, 1, [op = op] { op(u); }});
-  using Reduce = Tensor (*)(const Tensor&, const Shape&, bool);
+  using Reduce = Tensor (*)(const Tensor&, const Shape&, Flag);
   const std::vector<std::pair<const char*, Reduce>> reductions{
       {"sum", sum},   {"mean", mean}, {"any", any},   {"all", all},
       {"amax", amax}, {"amin", amin}, {"prod", prod}, {"logsumexp", logsumexp}};

@@ -30,7 +30,7 @@ Call unary(Tensor (*f)(const Tensor&)) {
 Call binary(Tensor (*f)(const Tensor&, const Tensor&), const char* other = "other") {
   return [=](A& a) -> Outputs { return {f(a.t("input"), a.t(other))}; };
 }
-Call reduce(Tensor (*f)(const Tensor&, const Shape&, bool)) {
+Call reduce(Tensor (*f)(const Tensor&, const Shape&, Flag)) {
   return [=](A& a) -> Outputs { return {f(a.t("input"), a.dims("dim"), a.flag("keepdim"))}; };
 }
 
