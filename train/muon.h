@@ -78,6 +78,8 @@ class Muon : public AdamW {
   /// Throws as AdamW does, unless momentum lies in [0, 1) and ns_steps in 1 to 99, and if `parts`
   /// are not all of a parameter's rows.
   Muon(const std::vector<ParameterGroup>& groups, const MuonOptions& options = {});
+  Muon(std::initializer_list<ParameterGroup> groups, const MuonOptions& options = {})
+      : Muon(std::vector<ParameterGroup>(groups), options) {}
   Muon(const NamedTensors& parameters, const MuonOptions& options = {})
       : Muon(std::vector<ParameterGroup>{{parameters}}, options) {}
   Muon(const std::vector<Tensor>& parameters, const MuonOptions& options = {})

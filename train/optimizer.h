@@ -190,6 +190,8 @@ class AdamW : public Optimizer {
  public:
   /// Throws unless lr, eps, weight_decay and grad_clip are >= 0 and both betas lie in [0, 1).
   AdamW(const std::vector<ParameterGroup>& groups, const AdamWOptions& options = {});
+  AdamW(std::initializer_list<ParameterGroup> groups, const AdamWOptions& options = {})
+      : AdamW(std::vector<ParameterGroup>(groups), options) {}
   AdamW(const NamedTensors& parameters, const AdamWOptions& options = {})
       : AdamW(std::vector<ParameterGroup>{{parameters}}, options) {}
   AdamW(const std::vector<Tensor>& parameters, const AdamWOptions& options = {})
@@ -220,6 +222,8 @@ struct AdamOptions {
 class Adam : public AdamW {
  public:
   Adam(const std::vector<ParameterGroup>& groups, const AdamOptions& options = {});
+  Adam(std::initializer_list<ParameterGroup> groups, const AdamOptions& options = {})
+      : Adam(std::vector<ParameterGroup>(groups), options) {}
   Adam(const NamedTensors& parameters, const AdamOptions& options = {})
       : Adam(std::vector<ParameterGroup>{{parameters}}, options) {}
   Adam(const std::vector<Tensor>& parameters, const AdamOptions& options = {})
@@ -245,6 +249,8 @@ class Lion : public Optimizer {
  public:
   /// Throws as AdamW does.
   Lion(const std::vector<ParameterGroup>& groups, const LionOptions& options = {});
+  Lion(std::initializer_list<ParameterGroup> groups, const LionOptions& options = {})
+      : Lion(std::vector<ParameterGroup>(groups), options) {}
   Lion(const NamedTensors& parameters, const LionOptions& options = {})
       : Lion(std::vector<ParameterGroup>{{parameters}}, options) {}
   Lion(const std::vector<Tensor>& parameters, const LionOptions& options = {})
@@ -272,6 +278,8 @@ class SGD : public Optimizer {
  public:
   /// Throws unless all numbers are >= 0, and if nesterov is set without a momentum.
   SGD(const std::vector<ParameterGroup>& groups, const SGDOptions& options = {});
+  SGD(std::initializer_list<ParameterGroup> groups, const SGDOptions& options = {})
+      : SGD(std::vector<ParameterGroup>(groups), options) {}
   SGD(const NamedTensors& parameters, const SGDOptions& options = {})
       : SGD(std::vector<ParameterGroup>{{parameters}}, options) {}
   SGD(const std::vector<Tensor>& parameters, const SGDOptions& options = {})

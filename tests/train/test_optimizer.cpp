@@ -851,6 +851,23 @@ TEST(Groups, HaveRatesAndBetasOfTheirOwn) {
   }
 }
 
+// Braces within braces are groups, of whatever they hold.
+TEST(Groups, AreGivenInBraces) {
+  const Tensor w = ones({2, 2}).requires_grad_(), b = ones({2}).requires_grad_();
+  const NamedTensors named{{"w", w}}, others{{"b", b}};
+  for (const Tensor& x : {w, b}) Tensor(x).set_grad(ones_like(x));
+  AdamW adamw({{named}}, {.lr = 0.1});
+  Adam adam({{named}});
+  Lion lion({{named}, {others, 0.0}});
+  Muon muon({{named}}, {.lr = 0.1});
+  SGD sgd({{.parameters = named}, {.parameters = others, .lr_scale = 2}}, {.lr = 0.5});
+  EXPECT_EQ(lion.state().size(), 5u);  // a moment and a count of each, and what was skipped
+  sgd.step();
+  EXPECT_EQ(w.tolist(), (std::vector<double>(4, 0.5)));
+  EXPECT_EQ(b.tolist(), (std::vector<double>(2, 0)));
+  EXPECT_EQ(AdamW({{"w", w}, {"b", b}}).state().size(), 7u) << "names and parameters";
+}
+
 TEST(Groups, AreAddedAfterwards) {
   for (const std::string name : {"adamw", "sgd_momentum", "muon"}) {
     Matrices early, late;
