@@ -181,6 +181,25 @@ TEST(RunReport, LinesSayWhatTheyWereTrainedOn) {
   for (size_t i = 1; i < 8; ++i) EXPECT_EQ(sets[i] != sets[i - 1], i == 4 || i == 6) << i;
 }
 
+// run.json says with what a run was trained, and how it began.
+TEST(RunReport, AResumedRunKeepsWhatItWasTrainedWith) {
+  const TempFolder folder;
+  const fs::path out = folder / "run", tuned = folder / "tuned";
+  ASSERT_EQ(train(out, "--max_iters 10").code, 0);
+  const std::string before = read_file(out / kRunFile);
+  ASSERT_EQ(train(out, "--init_from resume --learning_rate 0.005 --weight_decay 0.3").code, 0);
+  EXPECT_EQ(read_file(out / kRunFile), before) << "no step was trained with these";
+  const auto config = [&](const fs::path& of) {
+    return Json::parse(read_file(of / kRunFile)).at("config");
+  };
+  ASSERT_EQ(train(out, "--init_from resume --learning_rate 0.005 --max_iters 12").code, 0);
+  EXPECT_EQ(config(out).at("learning_rate"), 0.005);
+  EXPECT_EQ(config(out).at("init_from"), "scratch");
+  ASSERT_EQ(train(tuned, "--max_iters 4 --init_from " + out.string()).code, 0);
+  ASSERT_EQ(train(tuned, "--max_iters 8 --init_from resume").code, 0);
+  EXPECT_EQ(config(tuned).at("init_from"), out.string());
+}
+
 TEST(RunReport, WhatIsNotOursIsNotTouched) {
   const TempFolder folder;
   folder.write("report.html", "<h1>My own</h1>");
@@ -576,11 +595,11 @@ TEST(Findings, KnowWhatARunHasSeen) {
   const auto is_hinted = [](const Json& of) {
     return texts_of(of).find("is of another kind") != std::string::npos;
   };
-  for (const auto& [start, is_new] : {std::pair{"resume", true}, {"scratch", true}, {"a", false}}) {
+  for (const auto& [start, is_new] :
+       {std::pair{"resume", false}, {"a", false}, {"scratch", true}}) {
     run["config"]["init_from"] = start;
     EXPECT_EQ(is_hinted(run), is_new) << start;
   }
-  run["config"]["init_from"] = "resume";
   run["metrics"]["train_set"] = {1, 2, 2, 2};  // a batch of another size, but the text may be read
   run["metrics"]["train_loss"] = {3.0, 2.0, 1.0, 0.9};
   EXPECT_FALSE(is_hinted(run)) << texts_of(run);

@@ -92,7 +92,8 @@ void RunReport::begin() {
     return step && *step <= trainer_.steps_done();
   };
   probes_.emplace(folder_ / kProbesFile, keep);
-  write_file(folder_ / kRunFile, describe_run(trainer_, program_text()).dump(1) + "\n");
+  const Json run = describe_run(trainer_, program_text());
+  if (run != noted_run(folder_)) write_file(folder_ / kRunFile, run.dump(1) + "\n");
   probe_.emplace(trainer_);
 }
 

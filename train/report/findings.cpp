@@ -189,9 +189,10 @@ struct Gap {
     now = training_loss(metrics, since, all.steps.back());
     then = training_loss(metrics, since, low_step);
     seen = !(epochs_since(run, since, all.steps.back()) < 1);
-    // Weights of another run, and the steps before a change of the data, may have seen it.
+    // Weights of another run, and the steps before a change of the data, may have seen it. Of one
+    // that an older version resumed, the start is not known.
     const Json start = setting_of(run, "init_from");
-    is_new = !seen && since < 0 && (start.is_null() || start == "scratch" || start == "resume");
+    is_new = !seen && since < 0 && (start.is_null() || start == "scratch");
     const std::vector<double> training = numbers_since(metrics, "train_loss", since);
     const auto first =
         std::find_if(training.begin(), training.end(), [](double x) { return std::isfinite(x); });

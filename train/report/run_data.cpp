@@ -188,12 +188,24 @@ std::string time_text() {
   return {text.data(), std::strftime(text.data(), text.size(), "%Y-%m-%d %H:%M:%S", &local)};
 }
 
+Json noted_run(const fs::path& folder) {
+  return parsed(text_of(folder / kRunFile)).value_or(Json());
+}
+
 Json describe_run(Trainer& trainer, const std::string& program) {
   const TrainConfig& config = trainer.config();
-  std::string began;
-  if (trainer.steps_done() > 0)
-    began = text_field(parsed(text_of(fs::path(config.out_dir) / kRunFile)).value_or(Json()),
-                       "started");
+  Json noted, settings = to_json(trainer.given_config());
+  if (config.init_from == "resume" || trainer.steps_done() > 0) noted = noted_run(config.out_dir);
+  const std::string began = text_field(noted, "started");
+  if (noted.is_object() && noted["config"].is_object()) {
+    Json& before = noted["config"];
+    if (config.init_from == "resume" && trainer.steps_done() == config.max_iters) {
+      before["max_iters"] = config.max_iters;
+      return noted;  // nothing is trained with other settings
+    }
+    if (const std::string start = text_field(before, "init_from"); !start.empty())
+      settings["init_from"] = start;
+  }
   return {{"program", program},
           {"started", began.empty() ? time_text() : began},
           {"machine", describe_machine(parse_device(config.device))},
@@ -202,7 +214,7 @@ Json describe_run(Trainer& trainer, const std::string& program) {
           {"model", model_text(config, trainer.model())},
           {"model_tree", trainer.model().to_string()},
           {"memory_mb", static_cast<double>(trainer.memory().total()) / 1e6},
-          {"config", to_json(trainer.given_config())}};
+          {"config", settings}};
 }
 
 Json read_run(const fs::path& folder, std::optional<RunState> state) {
@@ -218,7 +230,7 @@ Json run_of(const fs::path& folder, const MetricsTable& lines, const Json& probe
             std::optional<RunState> state) {
   const fs::path named = (fs::absolute(folder) / "").lexically_normal().parent_path();  // "." too
   Json run{{"name", named.filename().string()}};
-  const Json noted = parsed(text_of(folder / kRunFile)).value_or(Json());
+  const Json noted = noted_run(folder);
   for (const char* name : {"started", "program", "machine", "data", "model", "model_tree"})
     if (noted.is_object()) run[name] = text_field(noted, name);
   run["defaults"] = Json::object();  // of the settings that have another value

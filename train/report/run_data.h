@@ -15,8 +15,12 @@ namespace ink {
 /// What a run notes of itself when it starts.
 constexpr const char* kRunFile = "run.json";
 
+/// What run.json in a folder holds; null if it cannot be read.
+nlohmann::ordered_json noted_run(const std::filesystem::path& folder);
+
 /// The contents of run.json: config, model, data, machine, program ("inkling 0.1.0, commit ...")
-/// and when the run began, which a resumed run takes from the run.json that is there.
+/// and when the run began. A resumed run takes this and its init_from from the run.json that is
+/// there, and all but max_iters, if it has all its steps.
 nlohmann::ordered_json describe_run(Trainer& trainer, const std::string& program);
 
 /// "GPT: 2 layers, 4 heads, 128 wide, context 160, vocabulary 55; 421,376 parameters"
