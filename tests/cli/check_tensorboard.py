@@ -30,7 +30,7 @@ def expected(run):
     for line in map(json.loads, open(run / "metrics.jsonl")):
         part = "val" if "val_loss" in line else "train"
         for field, value in line.items():
-            if field not in ("step", "val_set", "train_set") and isinstance(value, (int, float)):
+            if field not in ("step", "val_set", "train_set", "speed_set") and isinstance(value, (int, float)):
                 points.setdefault(tag_of(field, part), []).append((line["step"], value))
     return points
 

@@ -252,9 +252,10 @@ no metrics
   EXPECT_EQ(metrics_csv(steps),
             "step,train_loss,val_loss,val_bpb,val_answers,val_set,sampled_loss,best_possible,lr,"
             "grad_norm,"
-            "tokens_per_s,ms,elapsed_s,skipped,memory_mb,train_set,steps,travel_ms,wait_ms\n"
-            "10,2.5,,,,,,,0.01,,,3,,,,,,,\n20,,,,,,,,0.02,,,3.5,,,,,,,\n"
-            "20,,1.5,,,,,0.5,,,,,7.5,,,,,,\n30,2,,,,,,,,,,,8,3,60.5,77,4,,\n");
+            "tokens_per_s,ms,elapsed_s,skipped,memory_mb,train_set,speed_set,steps,travel_ms,"
+            "wait_ms\n"
+            "10,2.5,,,,,,,0.01,,,3,,,,,,,,\n20,,,,,,,,0.02,,,3.5,,,,,,,,\n"
+            "20,,1.5,,,,,0.5,,,,,7.5,,,,,,,\n30,2,,,,,,,,,,,8,3,60.5,77,,4,,\n");
   const Chart chart = loss_chart(steps, "t");
   ASSERT_EQ(chart.lines.size(), 4u);
   EXPECT_EQ(chart.lines[0].name, "training loss");

@@ -181,6 +181,28 @@ TEST(RunReport, LinesSayWhatTheyWereTrainedOn) {
   for (size_t i = 1; i < 8; ++i) EXPECT_EQ(sets[i] != sets[i - 1], i == 4 || i == 6) << i;
 }
 
+// Speeds are compared where these are the same, too.
+TEST(RunReport, LinesSayOnWhatTheyWereTrained) {
+  const TempFolder folder;
+  const fs::path out = folder / "run";
+  int steps = 0;
+  for (const char* more : {"--threads 1", "--init_from resume", "--init_from resume --threads 2",
+                           "--init_from resume --threads 2 --dtype bfloat16"})
+    ASSERT_EQ(train(out, "--log_interval 5 --sample_interval 0 --max_iters " +
+                             std::to_string(steps += 5) + " " + more)
+                  .code,
+              0);
+  std::vector<int64_t> sets, batches;
+  for (const Json& line : lines_of(out / kMetricsFile))
+    if (line.contains("train_loss"))
+      sets.push_back(line.at("speed_set")), batches.push_back(line.at("train_set"));
+  ASSERT_EQ(sets.size(), 4u);
+  for (size_t i = 1; i < 4; ++i) {
+    EXPECT_EQ(sets[i] == sets[i - 1], i == 1) << i;
+    EXPECT_EQ(batches[i], batches[0]);
+  }
+}
+
 // run.json says with what a run was trained, and how it began.
 TEST(RunReport, AResumedRunKeepsWhatItWasTrainedWith) {
   const TempFolder folder;
@@ -633,6 +655,13 @@ TEST(Findings, CompareWhatIsOfTheSameDataAndBatch) {
   EXPECT_NE(texts_of(run).find("less than half of the best speed"), std::string::npos);
   for (int i = 0; i < 60; ++i) run["metrics"]["train_set"].push_back(i < 30 ? 1 : 2);
   EXPECT_EQ(texts_of(run), "");
+  Json moved = run;  // to a slower machine, with the same data
+  for (int i = 0; i < 60; ++i) {
+    moved["metrics"]["train_set"][i] = 1;
+    moved["metrics"]["speed_set"].push_back(i < 30 ? 1 : 2);
+  }
+  EXPECT_NE(texts_of(moved).find("the training loss rises again"), std::string::npos);
+  EXPECT_EQ(texts_of(moved).find("less than half of the best speed"), std::string::npos);
   for (int i = 0; i < 30; ++i) run["metrics"]["train_set"][i] = nullptr;  // of an older version
   EXPECT_NE(texts_of(run).find("the training loss rises again"), std::string::npos);
 }

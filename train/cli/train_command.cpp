@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "autograd/base/log.h"
+#include "autograd/base/parallel.h"
 #include "autograd/base/text.h"
 #include "autograd/inspect/machine.h"
 #include "autograd/io/foreign.h"
@@ -70,6 +71,7 @@ class TrainRun {
         lacks_save_(saved && saved->folder.filename() != kLastCheckpoint),
         skipped_(trainer_.skipped().total) {
     training_set_ = five_digits(training_set());
+    speed_set_ = five_digits(training_set() + speed_set());
     elapsed_before_ = metrics_.table().elapsed_s().value_or(0);
     if (config.init_from != "resume") return;
     if (first_step_ < config.max_iters)
@@ -256,6 +258,7 @@ class TrainRun {
       object["wait_ms"] = 1000 * wait / static_cast<double>(steps);
     }
     object["train_set"] = training_set_;
+    object["speed_set"] = speed_set_;
     if (steps != config_.log_interval) object["steps"] = steps;  // over which the means are
     log(object, [&](const auto& line) { metrics_.write(line); });
     const auto items =
@@ -271,13 +274,23 @@ class TrainRun {
     last_reported_ = step;
     last_report_ = Clock::now();
   }
-  // What it trains on, in words: losses and speeds are compared only where that is the same.
+  // What it trains on, in words: losses are compared only where that is the same.
   std::string training_set() const {
     const int64_t rows = config_.batch_size * config_.gradient_accumulation_steps;
     const Batch first =
         trainer_.dataset().train_batch(0, 0, std::min<int64_t>(rows, 8), config_.block_size);
     return fmt::format("{} rows of {}, such as {}", rows, trainer_.dataset().summary(),
                        crc64(std::as_bytes(std::span(first.x))));
+  }
+  // What else the speed of a step depends on.
+  std::string speed_set() const {
+    const TrainConfig& run = trainer_.config();  // its threads and parts are known
+    const FieldGuard threads(&Context::threads, run.threads);
+    return fmt::format(" on {}, done by {}; {} processes, {} parts, {}{}{}",
+                       describe_machine(parse_device(run.device)),
+                       std::min(openmp_threads(), run.threads), processes().size(), run.batch_parts,
+                       run.dtype, run.composed ? ", composed" : "",
+                       run.recompute ? ", recomputed" : "");
   }
   static uint64_t five_digits(const std::string& set) {
     return crc64(std::as_bytes(std::span(set))) % 100'000;
@@ -526,7 +539,7 @@ class TrainRun {
   const bool on_cpu_ = parse_device(config_.device).is_cpu();  // where asking costs nothing
   static constexpr int64_t kMostSkipped = 10;                  // skipped steps in a row
   double training_seconds_ = 0, elapsed_before_ = 0;           // elapsed: in earlier processes
-  uint64_t training_set_ = 0;                                  // a number for training_set()
+  uint64_t training_set_ = 0, speed_set_ = 0;                  // numbers for what these say
   std::optional<double> last_loss_;  // after the last step, as best_val_loss() is measured
   bool told_overfitting_ = false;
   std::string rate_text_ = odd_rate(config_);

@@ -274,12 +274,15 @@ class Findings {
     validated(evaluations, numbers(validation, "val_loss"), numbers(validation, "best_possible"));
   }
 
-  // Speeds of the same batches are compared.
+  // Speeds of the same batches on the same machine are compared.
   void speed(const Json& metrics) {
     const std::vector<double> rates = numbers(metrics, "tokens_per_s"),
                               steps = numbers(metrics, "step");
-    std::vector<double> sets = numbers(metrics, "train_set");
-    sets.resize(rates.size(), NAN);
+    std::vector<double> sets = numbers(metrics, "speed_set"),
+                        batches = numbers(metrics, "train_set");  // older lines have it alone
+    sets.resize(rates.size(), NAN), batches.resize(rates.size(), NAN);
+    for (size_t i = 0; i < sets.size(); ++i)
+      if (std::isnan(sets[i])) sets[i] = -batches[i];
     const Json taken = run_.value("elapsed_s", Json());
     const bool is_long = !taken.is_number() || taken.get<double>() >= 10;
     if (rates.size() < 20 || rates.size() != steps.size() || !is_long) return;

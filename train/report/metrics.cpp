@@ -44,6 +44,7 @@ constexpr std::array<Column, kMetricsColumns> kColumns = {
      {"skipped", &MetricsStep::skipped},
      {"memory_mb", &MetricsStep::memory_mb},
      {"train_set", &MetricsStep::train_set},
+     {"speed_set", &MetricsStep::speed_set},
      {"steps", &MetricsStep::steps},
      {"travel_ms", &MetricsStep::travel_ms, Joined::mean},
      {"wait_ms", &MetricsStep::wait_ms, Joined::mean}}};

@@ -15,7 +15,7 @@ namespace ink {
 
 constexpr const char* kMetricsFile = "metrics.jsonl";  // in out_dir, like all of these
 
-inline constexpr size_t kMetricsColumns = 18;  // the numbers of:
+inline constexpr size_t kMetricsColumns = 19;  // the numbers of:
 
 /// A line of metrics.jsonl. Training steps have a training loss, evaluations a validation loss, and
 /// a sample has a file. Lines of older runs lack some fields.
@@ -32,6 +32,7 @@ struct MetricsStep {
   // where val_loss is that of the whole set.
   std::optional<double> val_set, sampled_loss;
   std::optional<double> train_set;  // a number for the data and batch of a training step
+  std::optional<double> speed_set;  // the same with all else that its speed depends on: the machine
   std::optional<double> steps;      // over which means are; log_interval where it is not there
   std::optional<double> travel_ms, wait_ms;  // of a step of several processes
   std::string sample;                        // sample_file(step), or empty
