@@ -2,6 +2,7 @@
 // them, and what their user is told.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -11,6 +12,7 @@
 
 #include "data/file.h"
 #include "tests/support/run_folder.h"
+#include "train/checkpoint.h"
 #include "train/report/metrics.h"
 
 namespace ink {
@@ -114,6 +116,26 @@ TEST_F(Resume, StepsThatAreDoneStay) {
     EXPECT_EQ(state(), before) << more;
     EXPECT_EQ(read_file(path("out/ckpt/config.json")), saved) << more;
   }
+}
+
+// An older version took a block's last matrix for a table: its state is AdamW's.
+TEST_F(Resume, AMatrixThatWasATableIsNamed) {
+  const std::string out = " --out_dir " + path("out"), name = "h.0.mlp.c_proj.weight";
+  ASSERT_EQ(run_shell(train("--optimizer muon" + out)).code, 0);
+  Checkpoint saved = load_checkpoint(path("out"), "ckpt");
+  const auto found =
+      std::find_if(saved.optimizer.begin(), saved.optimizer.end(),
+                   [&](const auto& entry) { return entry.first == "momentum_buffer." + name; });
+  ASSERT_NE(found, saved.optimizer.end());
+  found->first = "exp_avg." + name;
+  saved.optimizer.emplace_back("exp_avg_sq." + name, found->second);
+  save_checkpoint(path("out"), "ckpt", saved);
+  fs::remove_all(path("out/ckpt.prev"));
+  expect_error("inkling train --init_from resume --max_iters 30" + out, 1,
+               "out/ckpt: Muon: the saved state is not of these parameters:");
+  for (const char* what :
+       {"missing: momentum_buffer.", "unexpected: exp_avg.", "unexpected: exp_avg_sq."})
+    expect_error("inkling train --init_from resume --max_iters 30" + out, 1, what + name);
 }
 
 TEST_F(Resume, AChangedLearningRateIsSaid) {
