@@ -699,6 +699,27 @@ TEST_F(Runs, SayWhenTheirArithmeticChanges) {
   const Json none = {{"float32", "sse9"}, {"bfloat16", "sse9"}, {"float64", "sse9"}};
   expect("products", none, differ + "float32 products by ");
   expect("products", none, " (before: sse9)\n");
+  // Only of the products that it computes: Muon's are in bf16.
+  Json narrow = saved.at("arithmetic").at("products");
+  narrow["bfloat16"] = "sse9";
+  const Ran plain = [&] {
+    Json other = saved;
+    other["arithmetic"]["products"] = narrow;
+    write_checkpoint(run + "/ckpt", config, other);
+    return run_shell(resume);
+  }();
+  EXPECT_EQ(plain.err.find("bfloat16"), std::string::npos) << plain.err;
+  for (const std::string& more : {"--optimizer muon", "--dtype bfloat16"}) {
+    const std::string of = path("narrow");
+    ASSERT_EQ(run_shell(train(more + " --overwrite --out_dir " + of)).code, 0);
+    Json state = Json::parse(read_file(of + "/ckpt/state.json")).at("state");
+    const std::string unit = state["arithmetic"]["products"]["bfloat16"];
+    state["arithmetic"]["products"]["bfloat16"] = "sse9";
+    write_checkpoint(of + "/ckpt", Json::parse(read_file(of + "/ckpt/config.json")), state);
+    EXPECT_EQ(run_shell("inkling train --init_from resume --out_dir " + of).err,
+              differ + "bfloat16 products by " + unit + " (before: sse9)\n")
+        << more;
+  }
   expect("kernels", 1000, differ + "kernels of version ");
   expect("built_for", "a \u001b[31mloom", "(before: a \\x1b[31mloom)\n");
   expect("device", "NVIDIA H100", differ + "device cpu (before: NVIDIA H100)\n");
