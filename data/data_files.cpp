@@ -6,6 +6,7 @@
 #include <cctype>
 #include <iterator>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <string_view>
 #include <system_error>
 #include <utility>
@@ -13,6 +14,7 @@
 #include "autograd/base/check.h"
 #include "autograd/io/foreign.h"
 #include "data/file.h"
+#include "data/formats.h"
 #include "data/meta_pkl.h"
 #include "data/prepare.h"
 
@@ -299,6 +301,7 @@ DataFiles files_of(const std::vector<std::string>& names, bool as_val) {
   all.are_prepared = std::any_of(all.train.begin(), all.train.end(), is_prepared);
   all.are_ids = all.are_prepared || std::any_of(all.train.begin(), all.train.end(), is_token_file);
   if (!all.are_ids) add_note(all.note, said_of_fields(all.train));
+  if (!all.are_ids) add_note(all.note, said_of_line_ends(all.train));
   return all;
 }
 
@@ -330,6 +333,20 @@ std::string said_of_joined_parts(const Paths& texts, bool has_val) {
               ? ""
               : "; to keep them apart: --data" + typed_all(parts.train) + typed_all(parts.others) +
                     " --val_data" + typed_all(parts.val));
+}
+
+// Does the first line of a text end as Windows ends it? Python reads both as one character.
+bool has_two_line_ends(const fs::path& file) {
+  constexpr size_t kLongest = 1 << 16;
+  std::error_code unknown;
+  if (!fs::is_regular_file(file, unknown)) return false;
+  try {
+    const TextFile text(file);
+    const size_t end = text.view().substr(0, kLongest).find('\n');
+    return end != std::string_view::npos && end > 0 && text.view()[end - 1] == '\r';
+  } catch (const Error&) {
+    return false;
+  }
 }
 
 // Files of ids are joined, unless one is to validate on.
@@ -403,6 +420,30 @@ ChosenTexts choose_texts(const Paths& files, bool (*is_called_so)(const fs::path
   return chosen;
 }
 
+std::string said_of_same(const Paths& train, const Paths& val) {
+  std::set<fs::path> seen;
+  for (const auto* files : {&train, &val})
+    for (const fs::path& file : *files) {
+      std::error_code unknown;
+      const fs::path name = fs::canonical(file, unknown);
+      if (unknown || !fs::is_regular_file(name, unknown) || seen.insert(name).second) continue;
+      return typed(file) + (files == &val
+                                ? " is both trained on and validated on: its validation loss says "
+                                  "nothing of other text"
+                                : " is named twice, and is read twice");
+    }
+  return "";
+}
+
+std::string said_of_line_ends(const Paths& texts) {
+  const auto found = std::find_if(texts.begin(), texts.end(), has_two_line_ends);
+  if (found == texts.end()) return "";
+  return found->string() +
+         ": its lines end with \\r\\n, and both characters are learned; Python reads them as \\n; "
+         "to have it so: tr -d '\\r' < " +
+         for_shell(found->string()) + " > " + converted_name(found->string(), ".txt");
+}
+
 std::string said_of_fields(const Paths& texts) {
   for (const fs::path& file : texts) {
     const bool of_lines = fits_any(file, {"*.jsonl", "*.ndjson"}),
@@ -448,7 +489,10 @@ DataFiles data_files(const std::vector<std::string>& data, const std::vector<std
   if (!files.are_ids)
     add_note(files.note,
              said_of_joined_parts(files.train, !val_data.empty() || !files.val.empty()));
-  if (val_data.empty()) return files;
+  if (val_data.empty()) {
+    add_note(files.note, said_of_same(files.train, files.val));
+    return files;
+  }
   const DataFiles val = with_prefix("--val_data", [&] { return files_of(val_data, true); });
   INK_CHECK(val.are_ids == files.are_ids && val.are_prepared == files.are_prepared &&
                 (!val.are_prepared || val.train.size() == 1),
@@ -460,6 +504,7 @@ DataFiles data_files(const std::vector<std::string>& data, const std::vector<std
             val.train.size() > 1 ? " and others" : "");
   files.val = val.train;
   add_note(files.note, val.note);
+  add_note(files.note, said_of_same(files.train, files.val));
   return files;
 }
 

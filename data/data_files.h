@@ -57,6 +57,13 @@ struct ChosenTexts {
 ChosenTexts choose_texts(const std::vector<std::filesystem::path>& files,
                          bool (*is_called_so)(const std::filesystem::path&));
 
+/// A sentence where the lines of one of these texts end with two characters.
+std::string said_of_line_ends(const std::vector<std::filesystem::path>& texts);
+
+/// A sentence where a file is among these twice.
+std::string said_of_same(const std::vector<std::filesystem::path>& train,
+                         const std::vector<std::filesystem::path>& val = {});
+
 /// A sentence where one of these texts has fields, as JSON and CSV do, of which all are taken.
 std::string said_of_fields(const std::vector<std::filesystem::path>& texts);
 

@@ -542,10 +542,12 @@ std::vector<fs::path> files_to_prepare(const std::vector<std::string>& names) {
                   not_followed);
     files.insert(files.end(), found.begin(), found.end());
   }
+  if (const std::string said = said_of_same(files); !said.empty()) log_message(said);
   std::vector<fs::path> texts;
   for (const fs::path& file : files)
     if (!has_lines_of_json(file)) texts.push_back(file);
-  if (const std::string said = said_of_fields(texts); !said.empty()) log_message(said);
+  for (const std::string& said : {said_of_fields(texts), said_of_line_ends(texts)})
+    if (!said.empty()) log_message(said);
   return files;
 }
 

@@ -450,7 +450,8 @@ TEST(DataFiles, AFolderStandsForItsFiles) {
             "z.txt |; 1 text file, z.txt; left out: README.md, a, b.md and 5 more");
   folder.write("y.txt", raw("1f8b08"));
   EXPECT_NE(files_of({all}).find("y.txt: expected UTF-8 text, got"), std::string::npos);
-  EXPECT_EQ(files_of({z, b}, {b}), "z.txt b.md | b.md");
+  EXPECT_EQ(files_of({z, b}, {b}),
+            "z.txt b.md | b.md; its validation loss says nothing of other text");
   const std::string val = folder.write("my_val.bin", "abab").string(),
                     train = folder.write("my_train.bin", "abab").string();
   EXPECT_EQ(files_of({all}), "my_train.bin | my_val.bin ids");
@@ -582,6 +583,37 @@ TEST(DataFiles, PartsThatAreNamedOneByOneAreSaidToBeJoined) {
   EXPECT_EQ(data_files({train, test}, {valid}).note, "a train.txt and a test.txt" + joined);
   EXPECT_EQ(data_files({train}, {valid}).note, "");
   EXPECT_EQ(data_files({valid, test}, {}).note, "");
+}
+
+// A loss on what is trained on says nothing, unless somebody wants just that.
+TEST(DataFiles, WhatIsNamedTwiceIsSaid) {
+  const TempFolder folder;
+  std::filesystem::create_directory(folder / "d");
+  const std::string a = folder.write("d/a.txt", "a").string(),
+                    valid = folder.write("d/valid.txt", "b").string(),
+                    all = (folder / "d/*.txt").string();
+  const std::string both =
+      " is both trained on and validated on: its validation loss says nothing "
+      "of other text";
+  EXPECT_EQ(data_files({all}, {valid}).note, valid + both);
+  EXPECT_EQ(data_files({a}, {(folder / "d/../d/a.txt").string()}).note,
+            (folder / "d/../d/a.txt").string() + both);
+  EXPECT_EQ(data_files({a, valid, a}, {}).note, a + " is named twice, and is read twice");
+  EXPECT_EQ(data_files({a}, {valid}).note, "");
+}
+
+// Python, and so nanoGPT, reads them as one character.
+TEST(DataFiles, LineEndsOfWindowsAreSaid) {
+  const TempFolder folder;
+  const std::string a = folder.write("a.txt", "a\r\nb\r\n").string(),
+                    b = folder.write("b.txt", "a\nb\r\n").string(),
+                    said = a +
+                           ": its lines end with \\r\\n, and both characters are learned; Python "
+                           "reads them as \\n; to have it so: tr -d '\\r' < " +
+                           a + " > " + (folder / "a_converted.txt").string();
+  EXPECT_EQ(data_files({b, a}, {}).note, said);
+  EXPECT_EQ(data_files({b}, {a}).note, said);
+  EXPECT_EQ(data_files({b}, {}).note, "");
 }
 
 // As people unpack wikitext. prepare takes what lies in such folders.
