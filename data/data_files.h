@@ -22,10 +22,10 @@ struct DataFiles {
 /// nanoGPT writes them, or train.u32 and val.u32; or for its *_train.bin and *_val.bin, as llm.c
 /// does, or *_train_*.bin and *_val_*.bin, as modded-nanogpt does; or for its text files, in the
 /// order of their names. These are those called *.txt or, if there are none, all, if all hold text
-/// and none is a program. A README, LICENSE or requirements.txt is left out, and so are folders. Texts for validation
-/// and tests are told by `parts_of`; those of tests are left out. A name with * or ? stands for the
-/// files of its folder that it fits. Throws, naming the option, if something cannot be read, is of
-/// another format, or does not go together; `option`: what `data` is called.
+/// and none is a program. A README, LICENSE or requirements.txt is left out, and so are folders.
+/// Texts for validation and tests are told by `parts_of`; those of tests are left out. A name with
+/// * or ? stands for the files of its folder that it fits. Throws, naming the option, if something
+/// cannot be read, is of another format, or does not go together; `option`: what `data` is called.
 DataFiles data_files(const std::vector<std::string>& data, const std::vector<std::string>& val_data,
                      const std::string& option = "--data");
 
