@@ -469,6 +469,13 @@ TEST(Prepare, InTheProgram) {
       run_program("prepare --tokenizer byte --out_dir " + path("data") + " " + path("a.txt"));
   ASSERT_EQ(prepared.code, 0) << prepared.err;
   EXPECT_NE(prepared.out.find("26 documents"), std::string::npos) << prepared.out;
+  const std::string without = "no token for the end of a document: one follows the other without";
+  EXPECT_NE(prepared.out.find(without), std::string::npos) << prepared.out;
+  folder.write("bpe.json", learned("aaaa")->to_json());
+  EXPECT_EQ(run_program("prepare --tokenizer " + path("bpe.json") + " --out_dir " + path("ended") +
+                        " " + path("a.txt"))
+                .out.find(without),
+            std::string::npos);
   for (const char* pack : {"across", "within"}) {
     const Ran trained =
         run_program("train --data " + path("data") + " --pack " + pack + small + path(pack));

@@ -97,6 +97,10 @@ int prepare_command(const Arguments& arguments) {
   console.line(fmt::format(
       "{}: {}{}", printable(out_dir), summary(prepared),
       prepared.was_there ? ", already prepared" : fmt::format(" in {}", clock_text(seconds))));
+  if (prepared.documents > 1 && options.tokenizer->end_of_text() < 0)
+    console.paragraph(
+        "This tokenizer has no token for the end of a document: one follows the other without a "
+        "mark. train --pack within keeps its windows within documents.");
   console.line("Train on them: " + typed("train") + " --data " + for_shell(out_dir));
   return kOk;
 }
