@@ -289,6 +289,8 @@ DataFiles files_of(const std::vector<std::string>& names, bool as_val) {
       found = files_of_folder(name);
     } else if (name == kPreparedFile) {
       found.train = {fs::path(".") / name};
+    } else if (name == "fables" && !fs::exists(name, unknown)) {
+      detail::fail({"fables is the built-in language, which needs no file: leave the option out"});
     } else if (const Paths fit = files_by_pattern(name); !fit.empty()) {
       found.train = fit;
     }

@@ -526,6 +526,8 @@ TEST(DataFiles, AFolderStandsForItsFiles) {
                                    ": this is the folder of a run; expected texts. Those that it "
                                    "wrote are in its folder samples");
   EXPECT_EQ(files_of({z}, {"/dev/zero"}), "--val_data: /dev/zero: expected a file, got a device");
+  EXPECT_EQ(files_of({"fables"}),
+            "--data: fables is the built-in language, which needs no file: leave the option out");
   EXPECT_EQ(files_of({"/none"}), "--data: /none: cannot open: No such file or directory");
 }
 
