@@ -223,6 +223,40 @@ void set_step(uint64_t step, Device device) {
   launch("replay", 1, SetStep{gpu(device.index).step, step});
 }
 
+// ---- streams of other libraries; marks are events
+
+void* new_stream(Device device) {
+  use(device);
+  cudaStream_t made = nullptr;
+  check(cudaStreamCreateWithFlags(&made, cudaStreamNonBlocking), "stream", "cudaStreamCreate");
+  return made;
+}
+
+void* mark(void* of, Device device) {
+  use(device);
+  cudaEvent_t event = nullptr;
+  cudaStream_t const marked = of != nullptr ? static_cast<cudaStream_t>(of) : stream();
+  check(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), "stream", "cudaEventCreate");
+  check(cudaEventRecord(event, marked), "stream", "cudaEventRecord");
+  return event;
+}
+
+void follow(void* other, void* mark) {
+  auto* const event = static_cast<cudaEvent_t>(mark);
+  check(cudaStreamWaitEvent(static_cast<cudaStream_t>(other), event, 0), "stream", "follow");
+  check(cudaEventDestroy(event), "stream", "cudaEventDestroy");
+}
+
+bool is_past(void* mark) {
+  auto* const event = static_cast<cudaEvent_t>(mark);
+  const cudaError_t state = cudaEventQuery(event);
+  static_cast<void>(cudaGetLastError());  // "not ready" is none
+  if (state == cudaErrorNotReady) return false;
+  check(state, "stream", "cudaEventQuery");
+  check(cudaEventDestroy(event), "stream", "cudaEventDestroy");
+  return true;
+}
+
 }  // namespace
 
 void check(cudaError_t error, const char* op, const char* call) {
@@ -284,6 +318,10 @@ const DeviceBackend backend{
     .replay = replay,
     .forget = forget,
     .set_step = set_step,
+    .new_stream = new_stream,
+    .mark = mark,
+    .follow = follow,
+    .is_past = is_past,
 };
 
 }  // namespace ink::cuda

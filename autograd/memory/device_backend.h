@@ -39,6 +39,14 @@ struct DeviceBackend {
   void (*forget)(void* captured, Device) noexcept;
   /// Sets the step for which the next replay draws the random masks of its capture.
   void (*set_step)(uint64_t step, Device);
+  /// A stream for another library's work, which runs beside the device's own.
+  void* (*new_stream)(Device);
+  /// Marks the work that a stream has so far, or the device's own if it is null.
+  void* (*mark)(void* stream, Device);
+  /// What is put into the stream from now on begins after the marked work. Ends the mark.
+  void (*follow)(void* stream, void* mark);
+  /// Has the device done the marked work? Ends the mark if so.
+  bool (*is_past)(void* mark);
 };
 
 /// The CUDA backend, set before main by the library inkling::cuda; null where that is not linked.

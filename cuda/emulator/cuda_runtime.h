@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <deque>
 #include <functional>
 #include <type_traits>
 
@@ -151,6 +152,7 @@ enum cudaError_t : int {
   cudaErrorInsufficientDriver = 35,
   cudaErrorNoDevice = 100,
   cudaErrorInvalidDevice = 101,
+  cudaErrorNotReady = 600,
 };
 enum cudaMemcpyKind {
   cudaMemcpyHostToDevice = 1,
@@ -166,7 +168,18 @@ struct cudaDeviceProp {
   int multiProcessorCount, major, minor;
   size_t totalGlobalMem;
 };
-using cudaStream_t = struct CUstream_st*;
+
+/// A stream. Launches and copies are done at once; only the work of a stand-in for another library
+/// (push) may have to wait. All streams try to go on whenever an event is asked about.
+struct CUstream_st {
+  struct Work {
+    std::function<bool()> may_run;
+    std::function<void()> run;  // may touch device memory
+  };
+  void (*push)(CUstream_st* here, Work work);  // so that what is loaded need not find a symbol
+  std::deque<Work> left;
+};
+using cudaStream_t = CUstream_st*;
 using cudaEvent_t = struct CUevent_st*;
 using cudaGraph_t = struct CUgraph_st*;
 using cudaGraphExec_t = struct CUgraph_st*;
@@ -183,6 +196,9 @@ cudaError_t cudaStreamSynchronize(cudaStream_t stream);
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned flags);
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream);
 cudaError_t cudaEventSynchronize(cudaEvent_t event);
+cudaError_t cudaEventQuery(cudaEvent_t event);
+cudaError_t cudaEventDestroy(cudaEvent_t event);
+cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned flags);
 cudaError_t cudaMalloc(void** memory, size_t bytes);
 cudaError_t cudaFree(void* memory);
 cudaError_t cudaMemGetInfo(size_t* free, size_t* total);

@@ -2,6 +2,7 @@
 // outside of launches and copies its pages are closed. So host code that reads a CUDA tensor's data
 // stops with a segmentation fault, as on a GPU.
 #include <cuda_runtime.h>
+#include <sched.h>
 #include <sys/mman.h>
 
 #include <algorithm>
@@ -19,8 +20,9 @@
 #include "autograd/base/check.h"
 #include "autograd/memory/free_ranges.h"
 
-struct CUstream_st {};
-struct CUevent_st {};
+struct CUevent_st {
+  std::shared_ptr<bool> is_past = std::make_shared<bool>(true);
+};
 struct CUgraph_st {
   struct Node {
     const char* op;
@@ -50,7 +52,7 @@ struct Gpu {
   std::map<void*, size_t> blocks;  // in use
   ink::FreeRanges free;
   std::unique_ptr<CUgraph_st> graph;  // being captured
-  CUstream_st stream;
+  std::vector<std::unique_ptr<CUstream_st>> streams;
   Gpu() { free.put(memory, kMostMemory); }
 };
 
@@ -71,6 +73,24 @@ class Open {
   }
   std::lock_guard<std::recursive_mutex> lock_;
 };
+
+void push(CUstream_st* stream, CUstream_st::Work work) {
+  const std::lock_guard lock(gpu().mutex);
+  stream->left.push_back(std::move(work));
+}
+
+// What other libraries have put into streams, as far as it may be done. Is all of it done?
+bool go_on() {
+  const std::lock_guard lock(gpu().mutex);
+  bool done = true;
+  for (const auto& stream : gpu().streams) {
+    auto& left = stream->left;
+    for (; !left.empty() && left.front().may_run(); left.pop_front())
+      if (left.front().run) on_device("another library", left.front().run);
+    done = done && left.empty();
+  }
+  return done;
+}
 
 }  // namespace
 
@@ -139,9 +159,11 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int) {
   return cudaSuccess;
 }
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned) {
-  *stream = &gpu().stream;
+  const std::lock_guard lock(gpu().mutex);
+  *stream = gpu().streams.emplace_back(new CUstream_st{emulator::push, {}}).get();
   return cudaSuccess;
 }
+
 cudaError_t cudaStreamSynchronize(cudaStream_t) {
   if (emulator::capability() >= 120) return emulator::kNoKernelImage;
   return gpu().graph ? cudaErrorInvalidValue : cudaSuccess;
@@ -150,7 +172,27 @@ cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned) {
   *event = new CUevent_st;
   return cudaSuccess;
 }
-cudaError_t cudaEventRecord(cudaEvent_t, cudaStream_t) { return cudaSuccess; }
+cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
+  const std::lock_guard lock(gpu().mutex);
+  event->is_past = std::make_shared<bool>(stream->left.empty());
+  if (!*event->is_past)
+    emulator::push(stream, {[past = event->is_past] { return *past = true; }, {}});
+  return cudaSuccess;
+}
+cudaError_t cudaEventQuery(cudaEvent_t event) {
+  const std::lock_guard lock(gpu().mutex);
+  emulator::go_on();
+  return *event->is_past ? cudaSuccess : cudaErrorNotReady;
+}
+cudaError_t cudaEventDestroy(cudaEvent_t event) {
+  delete event;
+  return cudaSuccess;
+}
+cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned) {
+  const std::lock_guard lock(gpu().mutex);
+  if (!*event->is_past) emulator::push(stream, {[past = event->is_past] { return *past; }, {}});
+  return cudaSuccess;
+}
 cudaError_t cudaEventSynchronize(cudaEvent_t) { return cudaSuccess; }
 
 cudaError_t cudaMalloc(void** memory, size_t bytes) {
@@ -165,7 +207,9 @@ cudaError_t cudaMalloc(void** memory, size_t bytes) {
   g.blocks.emplace(*memory, size);
   return cudaSuccess;
 }
+// It waits for all work of the GPU.
 cudaError_t cudaFree(void* memory) {
+  while (!emulator::go_on()) sched_yield();
   auto& g = gpu();
   const std::lock_guard lock(g.mutex);
   const auto found = g.blocks.find(memory);

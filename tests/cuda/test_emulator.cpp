@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "autograd/basic_ops.h"
+#include "autograd/memory/device_backend.h"
 #include "cuda/wgmma.cuh"
 #include "tests/support/error_of.h"
 
@@ -417,6 +418,27 @@ TEST(Emulator, TheCardIsOfTheCapabilityInTheEnvironment) {
       << large;
   expect_error<Slip::none>("wgmma needs a card of compute capability 9.0");
   unsetenv("INKLING_EMULATED_CAPABILITY");
+}
+
+// What another library put into a stream may have to wait; marks tell whether it has come past.
+TEST(Emulator, StreamsBesideTheFirstMayBeBehind) {
+  const DeviceBackend& backend = backend_of(gpu);
+  const auto one = static_cast<cudaStream_t>(backend.new_stream(gpu)),
+             other = static_cast<cudaStream_t>(backend.new_stream(gpu));
+  bool may = false;
+  std::string order;
+  one->push(one, {[&] { return may; }, [&] { order += "one "; }});
+  EXPECT_TRUE(backend.is_past(backend.mark(nullptr, gpu))) << "the first is never behind";
+  void* const behind = backend.mark(one, gpu);
+  backend.follow(other, backend.mark(one, gpu));
+  other->push(other, {[] { return true; }, [&] { order += "other"; }});
+  void* const after = backend.mark(other, gpu);
+  EXPECT_FALSE(backend.is_past(behind));
+  EXPECT_FALSE(backend.is_past(after));
+  may = true;
+  EXPECT_TRUE(backend.is_past(behind));
+  EXPECT_TRUE(backend.is_past(after));
+  EXPECT_EQ(order, "one other");
 }
 
 }  // namespace
