@@ -32,6 +32,7 @@
 #include "train/checkpoint.h"
 #include "train/data_parallel.h"
 #include "train/muon.h"
+#include "train/parallel/nccl.h"
 #include "train/parallel/shards.h"
 #include "train/parallel/together.h"
 
@@ -344,7 +345,7 @@ Trainer::Trainer(const TrainConfig& config, std::unique_ptr<Dataset> dataset)
 Trainer::Trainer(const TrainConfig& config, const std::optional<SavedRun>& saved,
                  std::unique_ptr<Dataset> dataset)
     : config_((config.check(), saved && saved->is_start ? with_model_of(*saved, config) : config)),
-      device_(parse_device(config.device)),
+      device_(own_device(processes(), parse_device(config.device))),
       data_(dataset ? "" : fingerprint_of(config)),
       dataset_(dataset ? std::move(dataset) : dataset_for(config_, data_, saved)),
       schedule_(config.schedule()) {
@@ -364,6 +365,8 @@ Trainer::Trainer(const TrainConfig& config, const std::optional<SavedRun>& saved
   choose_arithmetic(saved);
   check_loss(*model_, config_);
   model_->z_loss = config_.z_loss;
+  INK_CHECK(!config_.shard_optimizer || processes().size() == 1 || device_.is_cpu(),
+            "shard_optimizer: expected device cpu in several processes, got ", config_.device);
   if (config_.shard_optimizer && processes().size() > 1) make_shards();
   estimate_own_memory();
   if (device_.is_cpu()) check_memory("this run", memory_.total());
@@ -428,9 +431,9 @@ void Trainer::estimate_own_memory() {
 }
 
 void Trainer::check_same_run(const std::optional<SavedRun>& saved) const {
-  INK_CHECK(device_.is_cpu() && config_.batch_size >= processes().size(),
-            "several processes: expected device cpu and a batch_size of ", processes().size(),
-            " or more, got ", config_.device, " and ", config_.batch_size);
+  INK_CHECK(config_.batch_size >= processes().size(),
+            "several processes: expected a batch_size of ", processes().size(), " or more, got ",
+            config_.batch_size);
   check_same(
       to_json(config_), arithmetic().to_json(),
       detail::joined({dataset_->summary(), " ", data_, " ", validation_set_}),
@@ -695,7 +698,9 @@ void Trainer::step() {
   if (load_batches(steps_done_)) {  // without a target there is nothing to learn, and no mean
     std::vector<Tensor> ids;
     for (const Ids& batch : batches_) ids.insert(ids.end(), {batch.x, batch.y});
-    replay_->run([&] { forward_backward_update(); }, ids);
+    // A graph of launches holds no transfers, and what they wait for.
+    processes().size() > 1 ? forward_backward_update()
+                           : replay_->run([&] { forward_backward_update(); }, ids);
     best_possible_sum_ += best_possible_;
     ++tried_since_;
   }

@@ -22,6 +22,7 @@
 #include "train/cli/model_options.h"
 #include "train/cli/out_folder.h"
 #include "train/cli/progress_line.h"
+#include "train/parallel/nccl.h"
 #include "train/parallel/processes.h"
 #include "train/report/numbers.h"
 #include "train/trainer.h"
@@ -236,6 +237,7 @@ int info_command(const Arguments& arguments) {
   show(fmt::format("several processes: {}\n", processes_engine().empty()
                                                   ? "not in this build (-DINKLING_MPI=ON)"
                                                   : "over " + processes_engine()));
+  if (cuda_backend != nullptr) show(fmt::format("GPUs of several processes: {}\n", nccl_version()));
   describe_units();
   for (int8_t i = 0; i < cuda_device_count(); ++i)
     std::cout << fmt::format("cuda:{}, {}\n", i, describe({Device::CUDA, i}));

@@ -101,6 +101,7 @@ class MpiProcesses : public Processes {
   void abort(int code) override {
     std::signal(SIGALRM, SIG_DFL);
     alarm(5);
+    links_.reset();
     MPI_Abort(MPI_COMM_WORLD, code);
     std::_Exit(code);
   }

@@ -12,6 +12,7 @@
 #include <thread>
 
 #include "autograd/base/check.h"
+#include "train/parallel/nccl.h"
 
 namespace ink {
 namespace {
@@ -61,6 +62,20 @@ Processes::Transfer Processes::start_broadcast(std::span<std::byte>) { return 0;
 bool Processes::is_done(Transfer) { return true; }
 std::vector<int64_t> Processes::silent() { return {}; }
 void Processes::abort(int code) { std::_Exit(code); }
+
+void Processes::connect(Device device) {
+  if (size_ > 1 && device.is_cuda() && !links_) links_ = connect_over_nccl(*this, device);
+}
+Processes::Transfer Processes::start_send(int64_t to, std::span<std::byte> bytes, Device device) {
+  return device.is_cpu() ? start_send(to, bytes) : links_->start(to, bytes, true);
+}
+Processes::Transfer Processes::start_receive(int64_t from, std::span<std::byte> bytes,
+                                             Device device) {
+  return device.is_cpu() ? start_receive(from, bytes) : links_->start(from, bytes, false);
+}
+bool Processes::is_done(Transfer transfer, Device device) {
+  return device.is_cpu() ? is_done(transfer) : links_->is_done(transfer);
+}
 
 // Yields at first, because a process may share its core with the one that it waits for; then it
 // sleeps.
@@ -134,6 +149,12 @@ int64_t launched_processes() {
 
 int64_t launched_rank() {
   for (const char* variable : {"OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID"})
+    if (std::getenv(variable) != nullptr) return number(variable);
+  return 0;
+}
+
+int64_t launched_local_rank() {
+  for (const char* variable : {"OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "SLURM_LOCALID"})
     if (std::getenv(variable) != nullptr) return number(variable);
   return 0;
 }

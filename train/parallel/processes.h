@@ -12,7 +12,17 @@
 #include <utility>
 #include <vector>
 
+#include "autograd/base/device.h"
+
 namespace ink {
+
+/// How a GPU's memory travels to and from the neighbours of a process (nccl.h).
+class DeviceLinks {
+ public:
+  virtual ~DeviceLinks() = default;
+  virtual size_t start(int64_t peer, std::span<std::byte> bytes, bool sends) = 0;
+  virtual bool is_done(size_t transfer) = 0;
+};
 
 /// A group of processes, of which this one is number rank() of size(). This class is a group of
 /// one; an engine (mpi.cpp) overrides what moves bytes. All processes of a group call gather and
@@ -71,6 +81,13 @@ class Processes {
   virtual Transfer start_receive(int64_t from, std::span<std::byte> bytes);
   /// Forgets the transfer when it returns true.
   virtual bool is_done(Transfer transfer);
+  /// The same for memory of any device. That of a GPU travels over NCCL, to and from the processes
+  /// rank() - 1 and rank() + 1, and is sent when all that the device was given before is done.
+  Transfer start_send(int64_t to, std::span<std::byte> bytes, Device device);
+  Transfer start_receive(int64_t from, std::span<std::byte> bytes, Device device);
+  bool is_done(Transfer transfer, Device device);
+  /// All processes of the group call it at the same time, before such memory travels.
+  void connect(Device device);
 
   /// Calls try_once until it returns true, and sleeps in between. try_once says in `moved` whether
   /// anything happened, from which timeout() counts.
@@ -98,11 +115,14 @@ class Processes {
   virtual Transfer start_broadcast(std::span<std::byte> bytes);
 
   int64_t rank_ = 0, size_ = 1;
+  std::unique_ptr<DeviceLinks> links_;  // null until connect()
 };
 
 /// With how many processes mpirun or srun started this one, and its number; 0 if they did not.
 int64_t launched_processes();
 int64_t launched_rank();
+/// Its number among those on its machine.
+int64_t launched_local_rank();
 /// How many of them share the cores that this one may use.
 int64_t processes_on_these_cores();
 /// The engine: "Open MPI 4.1.4"; empty if the program was built without one.

@@ -12,7 +12,8 @@
 namespace ink {
 namespace {
 
-constexpr int64_t kPiece = 1 << 16;  // elements: 256 kB
+// Elements of a piece: 256 kB, and 4 MB of a GPU's memory, for which each piece costs launches.
+constexpr int64_t kPiece = 1 << 16, kDevicePiece = 1 << 20;
 // Pieces on their way to a process. MPI lets all that were started share the link, so that with
 // more the first would arrive when the last does.
 constexpr int64_t kAhead = 4;
@@ -66,27 +67,30 @@ std::vector<int64_t> starts_in_sum(const std::vector<Tensor>& leaves) {
 OrderedSum::OrderedSum(Processes& processes, Tensor& sum, Add add, const SumOptions& options)
     : processes_(processes),
       sum_(sum),
+      device_(sum.device()),
+      piece_(device_.is_cpu() ? kPiece : kDevicePiece),
       add_(std::move(add)),
       size_(sum.numel()),
-      pieces_((size_ + kPiece - 1) / kPiece),
+      pieces_((size_ + piece_ - 1) / piece_),
       is_first_(processes.rank() == 0),
       is_last_(processes.rank() + 1 == processes.size()) {
   const NoGrad no_grad;
-  if (options.wire == bf16) wire_ = empty({size_}, bf16);
+  processes.connect(device_);
+  if (options.wire == bf16) wire_ = empty({size_}, {bf16, device_});
   const auto pieces_to = [&](int64_t process) {
     if (options.ends.empty()) return pieces_;
-    return (options.ends[static_cast<size_t>(process)] + kPiece - 1) / kPiece;
+    return (options.ends[static_cast<size_t>(process)] + piece_ - 1) / piece_;
   };
   // Shares follow each other, so what goes down to a process passes all above it.
   wanted_ = pieces_to(processes.rank());
   wanted_below_ = is_first_ ? 0 : pieces_to(processes.rank() - 1);
   for (int64_t piece = 0; piece < pieces_ && !is_first_; ++piece)
-    from_below_.push_back(processes.start_receive(processes.rank() - 1, bytes_of(piece)));
+    from_below_.push_back(processes.start_receive(processes.rank() - 1, bytes_of(piece), device_));
 }
 
 std::span<std::byte> OrderedSum::bytes_of(int64_t piece) {
   Tensor& memory = wire_.defined() ? wire_ : sum_;
-  const int64_t begin = piece * kPiece, n = std::min(size_, begin + kPiece) - begin,
+  const int64_t begin = piece * piece_, n = std::min(size_, begin + piece_) - begin,
                 bytes = size_of(memory.dtype());
   auto* data = wire_.defined() ? reinterpret_cast<std::byte*>(wire_.mutable_data<bfloat16>())
                                : reinterpret_cast<std::byte*>(sum_.mutable_data<float>());
@@ -96,37 +100,39 @@ std::span<std::byte> OrderedSum::bytes_of(int64_t piece) {
 // From what came, or to what goes; f32 travels where it is.
 void OrderedSum::convert(int64_t piece, bool goes) {
   if (!wire_.defined()) return;
-  const int64_t begin = piece * kPiece, n = std::min(size_, begin + kPiece) - begin;
+  const int64_t begin = piece * piece_, n = std::min(size_, begin + piece_) - begin;
   Tensor here = sum_.narrow(0, begin, n), there = wire_.narrow(0, begin, n);
   goes ? there.copy_(here.to(bf16)) : here.copy_(there.to(f32));
 }
 
 void OrderedSum::pass_down() {
   if (results_ < wanted_below_)
-    down_.push_back(processes_.start_send(processes_.rank() - 1, bytes_of(results_)));
+    down_.push_back(processes_.start_send(processes_.rank() - 1, bytes_of(results_), device_));
   ++results_;
 }
 
 bool OrderedSum::advance(int64_t ready, bool& moved) {
   const NoGrad no_grad;
   const auto came = [&](const Transfers& transfers, int64_t i) {
-    return processes_.is_done(transfers[static_cast<size_t>(i)]);
+    return processes_.is_done(transfers[static_cast<size_t>(i)], device_);
   };
   while (sent_down_ < std::ssize(down_) && came(down_, sent_down_)) ++sent_down_, moved = true;
   const bool goes_down = std::ssize(down_) - sent_down_ < kAhead;
   const bool goes_up = is_last_ ? goes_down : added_ - free_ < kAhead;
-  const int64_t end = std::min(size_, (added_ + 1) * kPiece);
+  const int64_t end = std::min(size_, (added_ + 1) * piece_);
   if (goes_up && added_ < pieces_ && end <= ready && (is_first_ || came(from_below_, added_))) {
     if (!is_first_) convert(added_, false);
-    add_(added_ * kPiece, end);
+    add_(added_ * piece_, end);
     convert(added_, true);
-    if (!is_last_) up_.push_back(processes_.start_send(processes_.rank() + 1, bytes_of(added_)));
+    if (!is_last_)
+      up_.push_back(processes_.start_send(processes_.rank() + 1, bytes_of(added_), device_));
     ++added_, moved = true;
     if (is_last_) pass_down();
   }
   if (!is_last_ && free_ < added_ && came(up_, free_)) {
     if (free_ < wanted_)
-      from_above_.push_back(processes_.start_receive(processes_.rank() + 1, bytes_of(free_)));
+      from_above_.push_back(
+          processes_.start_receive(processes_.rank() + 1, bytes_of(free_), device_));
     ++free_, moved = true;
   }
   if (!is_last_ && goes_down && results_ < std::min(free_, wanted_) &&
@@ -151,13 +157,13 @@ GradientSum::GradientSum(Processes& processes, std::vector<Tensor> leaves, Own o
       own_(std::move(own)),
       wire_(options.wire),
       complete_(leaves_.size()),
-      sum_(empty({starts_.back()})),
+      sum_(empty({starts_.back()}, {f32, leaves_.empty() ? cpu_device : leaves_[0].device()})),
       travel_(
           processes, sum_, [this](int64_t begin, int64_t end) { add(begin, end); }, options) {
   for (const Tensor& leaf : leaves_)
-    INK_CHECK(leaf.dtype() == f32 && leaf.device().is_cpu(),
-              "several processes, or a wire_dtype of bfloat16: expected ",
-              "parameters f32 on the CPU, got ", leaf.dtype(), " on ", leaf.device());
+    INK_CHECK(leaf.dtype() == f32 && leaf.device() == sum_.device(),
+              "several processes, or a wire_dtype of bfloat16: expected parameters f32 on ",
+              sum_.device(), ", got ", leaf.dtype(), " on ", leaf.device());
 }
 
 void GradientSum::add(int64_t begin, int64_t end) {

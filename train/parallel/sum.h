@@ -47,7 +47,9 @@ class OrderedSum {
 
   Processes& processes_;
   Tensor& sum_;
-  Tensor wire_;  // bf16 (N); undefined if f32 travels
+  const Device device_;
+  const int64_t piece_;  // elements
+  Tensor wire_;          // bf16 (N); undefined if f32 travels
   const Add add_;
   const int64_t size_, pieces_;
   const bool is_first_, is_last_;
@@ -64,7 +66,7 @@ double seconds_now();
 /// Where each leaf begins in a sum of the gradients of all, and the end.
 std::vector<int64_t> starts_in_sum(const std::vector<Tensor>& leaves);
 
-/// Adds the gradients of all processes' parts to the leaves, f32 on the CPU, in the order of
+/// Adds the gradients of all processes' parts to the leaves, f32 on one device, in the order of
 /// processes and parts, as one process with all these parts would.
 class GradientSum {
  public:
