@@ -4,7 +4,7 @@
     tests/parallel/parallel.py PROGRAM [PART...]
 
 PART: same, shards, hidden, wire, resume, differ, dies, hangs, disk, stop, hosts, kills, or kills:100 for so many; all but the
-last by default. PROGRAM is built with -DINKLING_MPI=ON. Ends with 1 if anything was wrong.
+last by default. cuda: some of that on emulated GPUs, where PROGRAM has them (-DINKLING_CUDA=EMULATED). PROGRAM is built with -DINKLING_MPI=ON. Ends with 1 if anything was wrong.
 """
 import json
 import os
@@ -30,7 +30,7 @@ failures = 0
 def environment(**more):
     kept = {k: v for k, v in os.environ.items() if not k.startswith(("OMPI_", "PMIX_", "OPENBLAS"))}
     return kept | {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
-                   "OMP_NUM_THREADS": "1"} | more
+                   "OMP_NUM_THREADS": "1", "ASAN_OPTIONS": "detect_leaks=0"} | more  # Open MPI has some
 
 
 def run(command, **more):
@@ -395,6 +395,41 @@ def kills(count=6):
                     print(told, flush=True)
             check(f"the result of the run never disturbed, after {killed} kills",
                   result(whole)[:2] == result(out)[:2])
+
+
+def cuda():
+    """Emulated GPUs, and a library that stands in for NCCL."""
+    if "emulated GPU" not in run([PROGRAM, "info"]).stdout:
+        print("left out: PROGRAM has no emulated GPU")
+        return
+    os.environ["INKLING_NCCL"] = os.path.join(os.path.dirname(PROGRAM), "tests", "libnccl_stand_in.so")
+    TRAIN[:] = train("--device", "cuda", "--final_eval", "off", "--max_iters", "8", "--eval_interval", "2")
+    same_as_one([("AdamW", "", (4,), 1), ("accumulation, two parts", "--gradient_accumulation_steps 2", (2,), 2),
+                 ("bfloat16, an average", "--dtype bfloat16 --ema 0.9", (3,), 1)])
+    same_as_one([("sums in bfloat16", "--optimizer muon", (3,), 1)], shared=("--wire_dtype", "bfloat16"))
+    # Each tensor that is freed makes its process wait for all of its GPU, and so for transfers under way.
+    os.environ["INKLING_CUDA_ALLOCATOR"] = "direct"
+    same_as_one([("hosts that wait for their GPUs", "--n_layer 2 --n_embd 360 --block_size 8 --batch_size 4 --max_iters 2 "
+                  "--eval_interval 1 --eval_iters 1", (2,), 1)], shared=("--wire_dtype", "bfloat16"))
+    del os.environ["INKLING_CUDA_ALLOCATOR"]
+    with tempfile.TemporaryDirectory() as folder:
+        whole, out = os.path.join(folder, "whole"), os.path.join(folder, "out")
+        run(alone("--batch_parts", "4", "--out_dir", whole))
+        for n, steps in ((2, 4), (4, 6), (1, 8)):
+            ran = run(together(n, "--batch_parts", str(4 // n), "--max_iters", str(steps),
+                               *([] if steps == 4 else ["--init_from", "resume"]), "--out_dir", out))
+            check(f"goes on in {n} processes", ran.returncode == 0 and "last bits" not in ran.stderr, ran)
+        check("the result of one process", result(whole)[:2] == result(out)[:2])
+
+        def fails(name, says, *words, **more):
+            ran = run(together(2, "--overwrite", "--out_dir", os.path.join(folder, "none"), *words), **more)
+            check(name, ran.returncode != 0 and says in ran.stderr, ran)
+
+        fails("no NCCL: what to install is said", "several processes on GPUs need NCCL: /none", INKLING_NCCL="/none")
+        fails("sharded moments", "shard_optimizer: expected device cpu", "--shard_optimizer", "true")
+        fails("one GPU for two", "Duplicate GPU detected", INKLING_STAND_IN_DUPLICATE="1")
+        fails("a transfer that fails later", " of 2 on ", INKLING_STAND_IN_FAILS="12")
+    hangs()
 
 
 PROGRAM = os.path.abspath(sys.argv[1])
