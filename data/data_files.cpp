@@ -324,7 +324,7 @@ std::string said_of_joined_parts(const Paths& texts, bool has_val) {
   if (parts.train.empty()) return "";
   const auto typed_all = [](const Paths& files) {
     std::string words;
-    for (const fs::path& file : files) words += " " + typed(file);
+    for (const fs::path& file : files) words.append(1, ' ').append(typed(file));
     return words;
   };
   Paths kept = parts.val;
