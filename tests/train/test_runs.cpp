@@ -709,7 +709,7 @@ TEST_F(Runs, SayWhenTheirArithmeticChanges) {
     return run_shell(resume);
   }();
   EXPECT_EQ(plain.err.find("bfloat16"), std::string::npos) << plain.err;
-  for (const std::string& more : {"--optimizer muon", "--dtype bfloat16"}) {
+  for (const std::string more : {"--optimizer muon", "--dtype bfloat16"}) {
     const std::string of = path("narrow");
     ASSERT_EQ(run_shell(train(more + " --overwrite --out_dir " + of)).code, 0);
     Json state = Json::parse(read_file(of + "/ckpt/state.json")).at("state");
