@@ -1,5 +1,5 @@
 // A GPU's memory that travels over NCCL between the processes of a group: threads stand in for the
-// processes, and tests/parallel/nccl_stand_in.cpp for NCCL, which on a card is the real one.
+// processes, and tests/cuda/nccl_stand_in.cpp for NCCL, which on a card is the real one.
 #include <dlfcn.h>
 
 #include <atomic>
