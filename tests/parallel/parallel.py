@@ -4,7 +4,7 @@
     tests/parallel/parallel.py PROGRAM [PART...]
 
 PART: same, shards, hidden, wire, resume, differ, dies, hangs, disk, stop, hosts, kills, or kills:100 for so many; all but the
-last by default. cuda: some of that on emulated GPUs, where PROGRAM has them (-DINKLING_CUDA=EMULATED). PROGRAM is built with -DINKLING_MPI=ON. Ends with 1 if anything was wrong.
+last by default. cuda, or cuda:1 for more: some of that on emulated GPUs, where PROGRAM has them (-DINKLING_CUDA=EMULATED). PROGRAM is built with -DINKLING_MPI=ON. Ends with 1 if anything was wrong.
 """
 import json
 import os
@@ -397,15 +397,29 @@ def kills(count=6):
                   result(whole)[:2] == result(out)[:2])
 
 
-def cuda():
-    """Emulated GPUs, and a library that stands in for NCCL."""
+def cuda(whole=0):
+    """Emulated GPUs, and a library that stands in for NCCL; whole: minutes under a sanitizer."""
     if "emulated GPU" not in run([PROGRAM, "info"]).stdout:
         print("left out: PROGRAM has no emulated GPU")
         return
     os.environ["INKLING_NCCL"] = os.path.join(os.path.dirname(PROGRAM), "tests", "libnccl_stand_in.so")
     TRAIN[:] = train("--device", "cuda", "--final_eval", "off", "--max_iters", "8", "--eval_interval", "2")
-    same_as_one([("AdamW", "", (4,), 1), ("accumulation, two parts", "--gradient_accumulation_steps 2", (2,), 2),
-                 ("bfloat16, an average", "--dtype bfloat16 --ema 0.9", (3,), 1)])
+    same_as_one([("bfloat16, an average", "--dtype bfloat16 --ema 0.9", (3,), 1)])
+    if whole:
+        cuda_whole()
+    with tempfile.TemporaryDirectory() as folder:
+        def fails(name, says, *words, **more):
+            ran = run(together(2, "--overwrite", "--out_dir", os.path.join(folder, "none"), *words), **more)
+            check(name, ran.returncode != 0 and says in ran.stderr, ran)
+
+        fails("no NCCL: what to install is said", "several processes on GPUs need NCCL: /none", INKLING_NCCL="/none")
+        fails("sharded moments", "shard_optimizer: expected device cpu", "--shard_optimizer", "true")
+        fails("one GPU for two", "Duplicate GPU detected", INKLING_STAND_IN_DUPLICATE="1")
+        fails("a transfer that fails later", " of 2 on ", INKLING_STAND_IN_FAILS="12")
+
+
+def cuda_whole():
+    same_as_one([("AdamW", "", (4,), 1), ("accumulation, two parts", "--gradient_accumulation_steps 2", (2,), 2)])
     same_as_one([("sums in bfloat16", "--optimizer muon", (3,), 1)], shared=("--wire_dtype", "bfloat16"))
     # Each tensor that is freed makes its process wait for all of its GPU, and so for transfers under way.
     os.environ["INKLING_CUDA_ALLOCATOR"] = "direct"
@@ -420,15 +434,6 @@ def cuda():
                                *([] if steps == 4 else ["--init_from", "resume"]), "--out_dir", out))
             check(f"goes on in {n} processes", ran.returncode == 0 and "last bits" not in ran.stderr, ran)
         check("the result of one process", result(whole)[:2] == result(out)[:2])
-
-        def fails(name, says, *words, **more):
-            ran = run(together(2, "--overwrite", "--out_dir", os.path.join(folder, "none"), *words), **more)
-            check(name, ran.returncode != 0 and says in ran.stderr, ran)
-
-        fails("no NCCL: what to install is said", "several processes on GPUs need NCCL: /none", INKLING_NCCL="/none")
-        fails("sharded moments", "shard_optimizer: expected device cpu", "--shard_optimizer", "true")
-        fails("one GPU for two", "Duplicate GPU detected", INKLING_STAND_IN_DUPLICATE="1")
-        fails("a transfer that fails later", " of 2 on ", INKLING_STAND_IN_FAILS="12")
     hangs()
 
 
