@@ -48,6 +48,7 @@ fi
 # build FOLDER PRESET [OPTION...]
 build() {
   local targets=()
+  [[ $parts != ' emulated' ]] || targets=(--target inkling "${emulated[@]%%:*}")
   [[ -z $quick ]] || targets=(--target inkling test_levels "${kernels[@]}" "${emulated[@]%%:*}")
   { { [[ -e $1/build.ninja ]] || cmake --preset "$2" -B "$1" -DINKLING_CUDA=OFF; } && cmake "${@:3}" "$1" &&
     cmake --build "$1" -j "$jobs" "${targets[@]}"; } >"$work/$2.log" 2>&1 || { tail -n 30 "$work/$2.log"; exit 1; }
