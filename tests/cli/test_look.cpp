@@ -123,15 +123,15 @@ TEST(Look, StepsHoldWhatTheModulesCompute) {
   const auto close = [](const Tensor& a, const Tensor& b) {
     return allclose(a, b.reshape(a.shape()), 1e-3, 1e-4);
   };
-  const json& positions = step_of(data, "wpe", "add");
+  const json positions = step_of(data, "wpe", "add");
   EXPECT_TRUE(
       close(numbers(picture_of(positions, "wpe.weight")), model.wpe.weight.narrow(0, 0, 7)));
   EXPECT_TRUE(close(numbers(picture_of(positions, "output")), x));
   const std::vector<Tensor> qkv = split(model.h[0]->attn->c_attn(normed), 12, 2);
-  const json& projected = step_of(data, "h.0.attn.c_attn", "linear");
+  const json projected = step_of(data, "h.0.attn.c_attn", "linear");
   EXPECT_TRUE(close(numbers(picture_of(projected, "queries")), qkv[0]));
   EXPECT_TRUE(close(numbers(picture_of(projected, "values")), qkv[2]));
-  const json& attention = step_of(data, "h.0.attn", "causal_attention");
+  const json attention = step_of(data, "h.0.attn", "causal_attention");
   const Tensor weights = model.h[0]->attn->weights(normed).select(0, 0);
   const std::vector<float> stored = halves(picture_of(attention, "weights").at("values"));
   ASSERT_EQ(stored.size(), 3u * 7 * 8 / 2);
@@ -139,10 +139,10 @@ TEST(Look, StepsHoldWhatTheModulesCompute) {
     for (size_t j = 0; j <= row % 7; ++j)
       EXPECT_NEAR(stored[k++], weights.tolist()[row * 7 + j], 1e-3);
   const Tensor middle = x + (*model.h[0]->attn)(normed);
-  const json& second = step_of(data, "h.0.ln_2", "add_layer_norm");
+  const json second = step_of(data, "h.0.ln_2", "add_layer_norm");
   EXPECT_TRUE(close(numbers(picture_of(second, "residual stream")), middle));
   const Tensor hidden = model.h[0]->mlp->c_fc(model.h[0]->ln_2(middle));
-  const json& mlp = step_of(data, "h.0.mlp.c_proj", "gelu_linear");
+  const json mlp = step_of(data, "h.0.mlp.c_proj", "gelu_linear");
   EXPECT_TRUE(
       close(numbers(picture_of(step_of(data, "h.0.mlp.c_fc", "linear"), "output")), hidden));
   EXPECT_TRUE(close(numbers(picture_of(mlp, "hidden after GELU")), gelu(hidden, Gelu::tanh)));
@@ -179,7 +179,7 @@ TEST(Look, AHeadIsKnockedOutAndPutBack) {
 TEST(Look, LargeModelsAreShownInPart) {
   GPT model = small_gpt();
   const json data = look_data(model, ByteTokenizer(), kIds, {.bytes = 6000});
-  const json& picture = step_of(data, "h.0.mlp.c_fc", "linear").at("pictures")[0];
+  const json picture = step_of(data, "h.0.mlp.c_fc", "linear").at("pictures")[0];
   EXPECT_EQ(picture.at("columns"), 48);
   EXPECT_EQ(picture.at("shown"), 8);
   EXPECT_EQ(halves(picture.at("values")).size(), 7u * 8);
@@ -213,7 +213,7 @@ TEST(Look, ModelsThatAProgramAdds) {
   OwnEnd own(sizes());
   for (GPT* model : std::vector<GPT*>{&low, &scaled, &own}) model->eval();
   const json data = look_data(low, ByteTokenizer(), kIds);
-  const json& attention = step_of(data, "h.1.attn", "scaled_dot_product_attention");
+  const json attention = step_of(data, "h.1.attn", "scaled_dot_product_attention");
   const std::vector<double> expected =
       low.attention_weights(from_vector(kIds, Shape{1, 7}))[1].tolist();
   const std::vector<float> stored = halves(picture_of(attention, "weights").at("values"));

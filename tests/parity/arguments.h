@@ -86,7 +86,7 @@ class Arguments {
 
   Tensor made(const Json& value) {
     for (const auto& [key, x] : tensors_)
-      if (key == value.at("t")) return x;
+      if (key == value.at("t").get<std::string>()) return x;
     throw std::logic_error("no such tensor");
   }
 

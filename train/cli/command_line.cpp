@@ -95,7 +95,10 @@ std::filesystem::path program_file() {
 int become_tools(int argc, char** argv) {
   const std::filesystem::path program = program_file();
   std::filesystem::path tools = std::filesystem::path(program).replace_filename("inkling-tools");
-  if (std::error_code error; std::filesystem::equivalent(program, "/proc/self/exe", error)) {
+  // The link's text: qemu-user answers it as for a program without qemu, but its file is qemu.
+  const std::filesystem::path executed = std::filesystem::read_symlink("/proc/self/exe");
+  std::error_code error;
+  if (program == executed || std::filesystem::equivalent(program, executed, error)) {
     ::execv(tools.c_str(), argv);
   } else {
     std::ifstream file("/proc/self/cmdline");
