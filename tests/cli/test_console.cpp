@@ -133,6 +133,7 @@ std::string train(const std::string& more) {
 }
 
 TEST(Terminal, LiveLinesFitAndSomeStay) {
+  if (!has_terminals()) GTEST_SKIP() << "no terminal can be made here";
   const TempFolder folder;
   const std::string out_dir = folder.path().string();
   for (const unsigned short columns : {40, 80, 120, 0}) {
@@ -160,6 +161,7 @@ TEST(Terminal, LiveLinesFitAndSomeStay) {
 }
 
 TEST(Terminal, TheTableOfGradcheckFits) {
+  if (!has_terminals()) GTEST_SKIP() << "no terminal can be made here";
   for (const unsigned short columns : {64, 80}) {
     int rows = 0;
     for (const Shown& line :
@@ -177,6 +179,7 @@ TEST(Terminal, TheTableOfGradcheckFits) {
 }
 
 TEST(Terminal, SaysWhatItWaitsForAndClearsThat) {
+  if (!has_terminals()) GTEST_SKIP() << "no terminal can be made here";
   const TempFolder folder;
   const std::string pipe = (folder / "pipe").string();
   ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
@@ -205,6 +208,7 @@ TEST(Terminal, SaysWhatItWaitsForAndClearsThat) {
 
 // Bits per byte stay longer than the time, and go before the loss.
 TEST(Terminal, EvaluationsShowBitsPerByte) {
+  if (!has_terminals()) GTEST_SKIP() << "no terminal can be made here";
   const TempFolder folder;
   std::string text;
   for (int i = 0; i < 60; ++i) text += "A text to learn from, quickly.\n";
@@ -242,6 +246,7 @@ TEST(Terminal, ValidationShowsItsShare) {
 
 // A model of bytes that writes any of them, at random.
 TEST(Terminal, SamplesAreShownHarmlesslyAndPipedAsTheyAre) {
+  if (!has_terminals()) GTEST_SKIP() << "no terminal can be made here";
   const TempFolder folder;
   const std::string out_dir = (folder / "out").string(),
                     text = folder.write("a", std::string(2000, 'a')).string(),
@@ -289,6 +294,7 @@ TEST(Terminal, PipesGetTheBytesOfATextAtOnce) {
 
 // Names of a Llama, too, which are long; and its blocks are one row.
 TEST(Terminal, ParametersFit) {
+  if (!has_terminals()) GTEST_SKIP() << "no terminal can be made here";
   const TempFolder folder;
   std::string command = train("--max_iters 1 --model llama --out_dir " + (folder / "out").string());
   command.replace(command.find("--n_layer 1"), 11, "--n_layer 2");
@@ -302,6 +308,7 @@ TEST(Terminal, ParametersFit) {
 }
 
 TEST(Terminal, HelpErrorsAndTablesFit) {
+  if (!has_terminals()) GTEST_SKIP() << "no terminal can be made here";
   const std::string small = " --n_layer 2 --n_embd 16 --n_head 2 --block_size 8 --batch_size 2";
   for (const unsigned short columns : {44, 60, 80, 120}) {
     for (const std::string& words :

@@ -256,7 +256,9 @@ template <class Attention>
 constexpr const char* kName = std::is_same_v<Attention, RotaryAttention> ? "rotary" : "alibi";
 
 TYPED_TEST(GptVariant, TrainsInPartsOfABatch) {
+  const TempFolder folder;
   TrainConfig config = config_of<TypeParam>(std::string(kName<TypeParam>) + "_in_parts");
+  config.out_dir = folder / "out";
   const auto loss = [&](int64_t parts) {
     config.batch_parts = parts;
     Trainer trainer(config);

@@ -21,6 +21,14 @@ struct Shown {
   bool live;
 };
 
+/// Can terminals be made here? A bare system in a folder may have none.
+inline bool has_terminals() {
+  int ends[2] = {-1, -1};
+  if (openpty(&ends[0], &ends[1], nullptr, nullptr, nullptr) != 0) return false;
+  close(ends[0]), close(ends[1]);
+  return true;
+}
+
 /// What a line for the shell shows, in which "$INKLING_PROGRAM" is the program under test, on a
 /// terminal of so many columns; 0: it does not know its width.
 inline std::vector<Shown> run_on_terminal(const std::string& line, unsigned short columns) {

@@ -5,6 +5,10 @@
 # With one, the op or layer passes its own test, and the gradients of its row are right, second
 # derivatives included. OPTIONS are what the compiler needs: flags, and the libraries at the end.
 set -euo pipefail
+for word; do  # CMake 3.31 leaves empty ones
+  shift
+  [[ -z $word ]] || set -- "$@" "$word"
+done
 checkout=$(realpath "$(dirname "${BASH_SOURCE[0]}")/../..")
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT

@@ -388,7 +388,9 @@ struct Restrained : LanguageModel {
 
 TEST(AuxiliaryLoss, IsRightInPartsAndMicroBatches) {
   add_model<Restrained>("restrained");
+  const TempFolder folder;
   TrainConfig config;
+  config.out_dir = folder / "out";
   config.model = "restrained";
   config.optimizer = "sgd";
   config.momentum = 0;
@@ -442,7 +444,9 @@ struct OneForEach : Restrained {
 
 TEST(AuxiliaryLoss, IsCheckedWhereALossIsOverridden) {
   add_model<Careless>("careless");
+  const TempFolder folder;
   TrainConfig config;
+  config.out_dir = folder / "out";
   config.model = "careless";
   config.block_size = 16;
   const std::string told = error_of([&] { Trainer trainer(config); });
