@@ -287,7 +287,8 @@ TEST(Bpe, ClassesOfCharactersAreThoseOfTokenizers) {
           hash = hash * 1000003 + utf8::next(piece, at);
         }
       });
-      EXPECT_EQ(hex64(hash), expected.get<std::string>()) << name << (spells_out ? ", spelled out" : "");
+      EXPECT_EQ(hex64(hash), expected.get<std::string>())
+          << name << (spells_out ? ", spelled out" : "");
     }
   }
 }
