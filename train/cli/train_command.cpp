@@ -70,8 +70,9 @@ class TrainRun {
         first_step_(trainer_.steps_done()),
         lacks_save_(saved && saved->folder.filename() != kLastCheckpoint),
         skipped_(trainer_.skipped().total) {
-    training_set_ = five_digits(training_set());
-    speed_set_ = five_digits(training_set() + speed_set());
+    const std::string set = training_set();
+    training_set_ = five_digits(set);
+    speed_set_ = five_digits(set + speed_set());
     elapsed_before_ = metrics_.table().elapsed_s().value_or(0);
     if (config.init_from != "resume") return;
     if (first_step_ < config.max_iters)
