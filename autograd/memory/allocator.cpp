@@ -129,7 +129,7 @@ class CpuAllocator {
     stats_.bytes_in_use -= size;
     if (size >= kLarge) return ranges_.put(static_cast<char*>(block), size);
     waiting(size).push_back(static_cast<char*>(block));
-    any_waits_ = true;
+    widest_waits_ = std::max(widest_waits_, size);
   }
 
   // Guard bytes: kAlignment of them on either side of the block.
@@ -158,7 +158,7 @@ class CpuAllocator {
   // Small blocks that wait would lie between them, so they merge before a range is cut for a large
   // one. The last range, which the next mapping widens, comes last, however wide it is by now.
   void* take(int64_t size) {
-    if (size >= kLarge && any_waits_ && !ranges_.has(size)) merge_waiting();
+    if (size >= kLarge && widest_waits_ > 0 && !ranges_.has(size)) merge_waiting();
     if (size >= kLarge || waiting(size).empty()) return ranges_.take(size, end_);
     char* block = waiting(size).back();
     waiting(size).pop_back();
@@ -199,10 +199,10 @@ class CpuAllocator {
   }
 
   void merge_waiting() {
-    for (int64_t size = 0; size < kLarge; size += kAlignment)
+    for (int64_t size = kAlignment; size <= widest_waits_; size += kAlignment)
       for (auto& blocks = waiting(size); !blocks.empty(); blocks.pop_back())
         ranges_.put(blocks.back(), size);
-    any_waits_ = false;
+    widest_waits_ = 0;
   }
 
   // Gives back all whole pages that are free.
@@ -223,8 +223,8 @@ class CpuAllocator {
   std::mutex mutex_;
   FreeRanges ranges_;
   std::array<std::vector<char*>, kLarge / kAlignment> waiting_;  // small free blocks, by size
-  bool any_waits_ = false;
-  char* end_ = start_of_gap();  // of the last mapping
+  int64_t widest_waits_ = 0;                                     // none is wider
+  char* end_ = start_of_gap();                                   // of the last mapping
   MemoryStats stats_;
 
   int guards_ = 0;  // MemoryGuards that live

@@ -20,74 +20,79 @@ class FreeRanges {
     if (found == by_size_.end()) return nullptr;
     if (found->second + found->first == last && std::next(found) != by_size_.end()) ++found;
     const auto [length, start] = *found;
-    erase(by_address_.find(start));
-    if (length > size) insert(start + size, length - size);
+    resize(by_end_.find(start + length), length - size);
     return start;
   }
 
   /// Is there a range of just this size?
   bool has(int64_t size) const {
-    return by_size_.lower_bound({size, nullptr}) != by_size_.lower_bound({size + 1, nullptr});
+    const auto found = by_size_.lower_bound({size, nullptr});
+    return found != by_size_.end() && found->first == size;
   }
 
   /// Merges what it puts only with what lies in [first, end), if that is given.
   void put(char* start, int64_t size, const char* first = nullptr, const char* end = nullptr) {
-    const auto after = by_address_.upper_bound(start);
-    if (after != by_address_.begin()) {
-      const auto before = std::prev(after);
-      if (before->first + before->second == start && start != first) {
-        start = before->first;
-        size += before->second;
-        erase(before);
-      }
+    const auto after = by_end_.upper_bound(start);
+    if (const int64_t before = start == first ? 0 : ending_at(start); before > 0) {
+      resize(std::prev(after), 0);
+      start -= before;
+      size += before;
     }
-    if (after != by_address_.end() && start + size == after->first && after->first != end) {
-      size += after->second;
-      erase(after);
-    }
+    if (after != by_end_.end() && start + size == start_of(*after) && start + size != end)
+      return resize(after, size + after->second);
     insert(start, size);
   }
 
   /// Takes these bytes, which must lie within one range.
   void cut(char* start, int64_t size) {
-    const auto range = std::prev(by_address_.upper_bound(start));
-    const auto [first, length] = *range;
-    erase(range);
-    if (first < start) insert(first, start - first);
-    if (start + size < first + length) insert(start + size, first + length - start - size);
+    const auto range = by_end_.lower_bound(start + size);
+    const int64_t before = start - start_of(*range);
+    resize(range, range->first - start - size);
+    if (before > 0) insert(start - before, before);
   }
 
   /// Bytes that are free just before `end`.
   int64_t ending_at(char* end) const {
-    const auto after = by_address_.lower_bound(end);
-    if (after == by_address_.begin()) return 0;
-    const auto [start, size] = *std::prev(after);
-    return start + size == end ? size : 0;
+    const auto range = by_end_.find(end);
+    return range == by_end_.end() ? 0 : range->second;
   }
 
   /// Start and size of each range, by address.
-  const std::map<char*, int64_t>& all() const { return by_address_; }
+  std::map<char*, int64_t> all() const {
+    std::map<char*, int64_t> sizes;
+    for (const auto& range : by_end_) sizes.emplace(start_of(range), range.second);
+    return sizes;
+  }
   void clear() {
-    by_address_.clear();
+    by_end_.clear();
     by_size_.clear();
   }
 
  private:
+  using ByEnd = std::map<char*, int64_t>;
+
+  static char* start_of(const ByEnd::value_type& range) { return range.first - range.second; }
+
   void insert(char* start, int64_t size) {
-    const auto entry = by_address_.emplace(start, size).first;
+    const auto entry = by_end_.emplace(start + size, size).first;
     try {
       by_size_.emplace(size, start);
     } catch (...) {  // both or none
-      by_address_.erase(entry);
+      by_end_.erase(entry);
       throw;
     }
   }
-  void erase(std::map<char*, int64_t>::const_iterator range) {
-    by_size_.erase({range->second, range->first});
-    by_address_.erase(range);
+  // The last `size` bytes stay free. What is cut from a range's start comes here, and keeps its
+  // place by its end: nothing is allocated.
+  void resize(ByEnd::iterator range, int64_t size) {
+    auto entry = by_size_.extract({range->second, start_of(*range)});
+    range->second = size;
+    if (size == 0) return static_cast<void>(by_end_.erase(range));
+    entry.value() = {size, start_of(*range)};
+    by_size_.insert(std::move(entry));
   }
 
-  std::map<char*, int64_t> by_address_;
+  ByEnd by_end_;  // the sizes
   std::set<std::pair<int64_t, char*>> by_size_;
 };
 
