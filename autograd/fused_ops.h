@@ -37,7 +37,7 @@ TensorPair add_layer_norm(const Tensor& x, const Tensor& branch, const Tensor& w
                           const Tensor& bias = {}, NumberOf<double> eps = 1e-5,
                           double dropout_p = 0);
 /// x / sqrt(mean x^2 + eps) * weight over the last dimension, with the dtypes of layer_norm. Zhang
-/// and Sennrich 2019. PyTorch's eps, if none is given, is the dtype's epsilon. (rms_norm.cpp)
+/// and Sennrich 2019. PyTorch's eps, if none is given, is the dtype's epsilon. (layer_norm.cpp)
 Tensor rms_norm(const Tensor& x, const Tensor& weight = {}, NumberOf<double> eps = 1e-6);
 /// {s, rms_norm(s, weight, eps)}, as add_layer_norm. (layer_norm.cpp)
 TensorPair add_rms_norm(const Tensor& x, const Tensor& branch, const Tensor& weight = {},

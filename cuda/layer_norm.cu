@@ -1,4 +1,4 @@
-// Layer normalisation over the last dimension: the twin of autograd/ops/layer_norm.cpp.
+// Layer and root-mean-square normalisation: the twin of autograd/ops/layer_norm.cpp.
 //   y  = xhat w + b,  xhat = (x - mean x) rstd,  rstd = 1 / sqrt(mean (x - mean x)^2 + eps)
 //   dx = rstd (dxhat - mean dxhat - xhat mean(dxhat xhat)),  dxhat = dy w
 //   dw = sum over rows of dy xhat,  db = sum over rows of dy
@@ -8,7 +8,8 @@
 namespace ink::cuda {
 
 void layer_norm(Array& y, Array& mean, Array& rstd, const Array& x, const NormParameters& p) {
-  norm<true, false>("layer_norm", nullptr, y, mean, rstd, x, nullptr, p);
+  const auto run = mean.defined() ? norm<true, false> : norm<false, false>;
+  run("layer_norm", nullptr, y, mean, rstd, x, nullptr, p);
 }
 
 void add_norm(Array& sum, Array& y, Array& mean, Array& rstd, const Array& x, const Array& branch,
@@ -19,7 +20,8 @@ void add_norm(Array& sum, Array& y, Array& mean, Array& rstd, const Array& x, co
 
 void layer_norm_backward(NormGradients d, const Array& dy, const Array& x, const Array& mean,
                          const Array& rstd, const Array& weight) {
-  norm_backward<true>("layer_norm_backward", d, dy, x, mean, rstd, weight);
+  const auto run = mean.defined() ? norm_backward<true> : norm_backward<false>;
+  run("layer_norm_backward", d, dy, x, mean, rstd, weight);
 }
 
 }  // namespace ink::cuda

@@ -40,17 +40,14 @@ KERNEL(softmax_backward, Array& dx, const Array& dy, const Array& y)
 KERNEL(log_softmax, Array& y, const Array& x)
 KERNEL(log_softmax_backward, Array& dx, const Array& dy, const Array& y)
 
-// ---- ops/layer_norm.cpp, rms_norm.cpp: x (rows, C); y as x, or bf16 for f32
-// mean, rstd (rows): f32, or f64 for f64.
+// ---- ops/layer_norm.cpp: x (rows, C); y as x, or bf16 for f32
+// mean, rstd (rows): f32, or f64 for f64. Without mean and bias: rms_norm.
 KERNEL(layer_norm, Array& y, Array& mean, Array& rstd, const Array& x, const NormParameters& p)
-// The same of sum = x + branch, or, without mean and bias, its rms_norm; sum as x, branch as y.
+// The same of sum = x + branch; sum as x, branch as y.
 KERNEL(add_norm, Array& sum, Array& y, Array& mean, Array& rstd, const Array& x,
        const Array& branch, const NormParameters& p)
 KERNEL(layer_norm_backward, NormGradients d, const Array& dy, const Array& x, const Array& mean,
        const Array& rstd, const Array& weight)
-KERNEL(rms_norm, Array& y, Array& rstd, const Array& x, const NormParameters& p)
-KERNEL(rms_norm_backward, NormGradients d, const Array& dy, const Array& x, const Array& rstd,
-       const Array& weight)
 
 // ---- ops/cross_entropy.cpp
 // scale: 1 / the number of targets that count.

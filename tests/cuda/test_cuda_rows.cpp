@@ -65,21 +65,19 @@ Tensors add_norm_pass(const Tensors& in, DType y_dtype, bool centred) {
   Tensor dropped = empty_like(x), dx = empty_like(x), dbranch = empty_like(branch);
   kernel::add_norm(dropped, y, mean, rstd, x, branch, {w, centred ? b : none, 1e-5, drop});
   const NormGradients d{dx, none, none, false, dbranch, drop};
-  if (!centred) {
-    kernel::rms_norm_backward(d, branch, sum, rstd, w);
-    return {sum, y, rstd, dropped, dx, dbranch};
-  }
   kernel::layer_norm_backward(d, branch, sum, mean, rstd, w);
+  if (!centred) return {sum, y, rstd, dropped, dx, dbranch};
   return {sum, y, mean, rstd, dropped, dx, dbranch};
 }
 Tensors rms_norm_passes(const Tensors& in, DType y_dtype) {
   const Tensor &x = in[0], &dy = in[1], &w = in[2];
   Tensor y = empty(x.shape(), {y_dtype, x.device()}), rstd = empty({x.size(0)}, w.options());
-  kernel::rms_norm(y, rstd, x, {w, {}, 1e-5});
+  Tensor no_mean;
+  kernel::layer_norm(y, no_mean, rstd, x, {w, {}, 1e-5});
   const Tensor upstream = dy.to(y_dtype);
   Tensor dx = x.clone(), fresh = empty_like(x), none, dw = in[3].clone();
-  kernel::rms_norm_backward({dx, dw, {}, true}, upstream, x, rstd, w);
-  kernel::rms_norm_backward({fresh, none, {}, false}, upstream, x, rstd, w);
+  kernel::layer_norm_backward({dx, dw, {}, true}, upstream, x, no_mean, rstd, w);
+  kernel::layer_norm_backward({fresh, none, {}, false}, upstream, x, no_mean, rstd, w);
   return {y, rstd, dx, fresh, dw};
 }
 

@@ -110,7 +110,7 @@ Exercise layer_norm_exercise(layer_norm_check::Forward forward,
        "{-1}, true) + eps). Backward: compute both again.",
        "Then xhat = centred * rstd and dxhat = dy * weight, and put them into the formula. "
        "dweight = sum_to(dy * xhat, weight.shape()), dbias = sum_to(dy, weight.shape())."},
-      {"autograd/ops/layer_norm.cpp", "void layer_norm_backward(",
+      {"autograd/ops/layer_norm.cpp", "void norm_backward(",
        "It keeps mean and rstd of each row, two numbers, instead of xhat, which would be as "
        "large as x: computing xhat again is cheaper than reading it from memory."},
       {{"layer_norm_forward",
