@@ -23,8 +23,9 @@ struct Format {
 constexpr const char* kWrite = "write its text to a file, and name that";
 constexpr const char* kNoText = "it holds no text";
 constexpr const char* kTofile = "NumPy writes ids alone: array.astype('uint32').tofile('NAME.u32')";
-constexpr const char* kLlmC = "a file of llm.c";
-constexpr const char* kItsIds = "--data reads those of token ids, if they are called .bin";
+constexpr const char* kLlmC = "weights or another file of llm.c";
+constexpr const char* kIdsOfLlmC = "token ids of llm.c";
+constexpr const char* kItsIds = "--data reads them, if they are called .bin";
 constexpr const char* kZip = "a ZIP archive (as .docx, .epub, .npz and PyTorch's .pt are)";
 
 constexpr Format kFormats[] = {
@@ -98,9 +99,15 @@ constexpr Format kFormats[] = {
     {"\xfe\xff"sv, "UTF-16", "convert it: iconv -f UTF-16 -t UTF-8 @ > %"}};
 
 // They begin with a number from 20240326 on, the day on which their kind was made.
-constexpr Format kOfLlmC[] = {{"?\xd7\x34\1"sv, kLlmC, kItsIds},
-                              {"?\xd8\x34\1"sv, kLlmC, kItsIds},
-                              {"?\xd9\x34\1"sv, kLlmC, kItsIds}};
+constexpr Format kOfLlmC[] = {
+    {"\xc8\xd7\x34\1"sv, "a tokenizer of llm.c",
+     "it decodes ids, but has no merges to encode a text with; name a "
+     "tokenizer.json of the same model, or its vocab.json and merges.txt"},
+    {"\x88\xd8\x34\1"sv, kIdsOfLlmC, kItsIds},
+    {"\xa1\xd9\x34\1"sv, kIdsOfLlmC, kItsIds},
+    {"?\xd7\x34\1"sv, kLlmC, kNoText},
+    {"?\xd8\x34\1"sv, kLlmC, kNoText},
+    {"?\xd9\x34\1"sv, kLlmC, kNoText}};
 
 // What tells those of a few bytes from token ids.
 constexpr Format kNoIds[] = {

@@ -114,7 +114,7 @@ class Unpickler {
   [[noreturn]] static void fail() {
     detail::fail(
         {"expected the vocabulary of characters that nanoGPT's prepare.py writes, got "
-         "another pickle; say with --tokenizer what the ids mean"});
+         "another pickle; name what the ids mean, such as --tokenizer tokenizer.json"});
   }
 
   std::string_view bytes_;

@@ -11,6 +11,7 @@
 #include "autograd/io/foreign.h"
 #include "data/bpe/bpe_tokenizer.h"
 #include "data/file.h"
+#include "data/meta_pkl.h"
 #include "data/registry.h"
 #include "data/tokenizer.h"
 
@@ -89,8 +90,19 @@ std::unique_ptr<Tokenizer> parse_tokenizer(std::string_view text) {
 }
 
 std::unique_ptr<Tokenizer> load_tokenizer(const std::filesystem::path& path) {
+  if (exists(path / "ckpt" / "config.json")) return load_tokenizer(path / "ckpt" / "config.json");
+  if (exists(path / "state.json")) return load_tokenizer(path / "config.json");  // a checkpoint
   if (is_directory(path) || bpe::is_file_of_others(path)) return bpe::load_tokenizer(path);
+  if (path.extension() == ".pkl") return std::make_unique<CharTokenizer>(characters_of_meta(path));
   const std::string text = read_text(path);
+  if (path.filename() == "config.json")
+    return with_prefix(path.string(), [&] {
+      const json config = parse_json(text);
+      INK_CHECK(config.is_object() && config.contains("vocabulary"),
+                "expected the config.json of a run, with its \"vocabulary\", got another; name the "
+                "folder that it is in, or a tokenizer.json");
+      return parse_tokenizer(config["vocabulary"].dump());
+    });
   const char* other = text.starts_with("minbpe v") ? "a model of minbpe"
                       : path.extension() == ".bin" ? "a file of another kind, such as llama2.c's"
                                                    : nullptr;

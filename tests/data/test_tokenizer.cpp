@@ -278,6 +278,21 @@ TEST(SavedTokenizer, NamesTheFile) {
   }
 }
 
+TEST(SavedTokenizer, OfARun) {
+  const TempFolder folder;
+  const std::string saved = char_tokenizer("ab").to_json();
+  std::filesystem::create_directories(folder / "run/ckpt");
+  folder.write("run/ckpt/config.json", R"({"model": "gpt", "vocabulary": )" + saved + "}");
+  folder.write("run/ckpt/state.json", "{}");
+  for (const char* name : {"run", "run/ckpt", "run/ckpt/config.json"})
+    EXPECT_EQ(load_tokenizer(folder / name)->to_json(), saved) << name;
+  const auto other = folder.write("config.json", R"({"model_type": "gpt2"})");
+  EXPECT_EQ(error_of([&] { load_tokenizer(other); }),
+            other.string() +
+                ": expected the config.json of a run, with its \"vocabulary\", got another; name "
+                "the folder that it is in, or a tokenizer.json");
+}
+
 // ---- data files
 
 using Paths = std::vector<std::filesystem::path>;
@@ -311,9 +326,10 @@ TEST(DataFiles, WellKnownFormatsAreNamed) {
            {raw("800263"), "a pickle of Python or PyTorch"},
            {raw("5800000000000000") + "{\"wte\":", "weights in a safetensors file"},
            {"GGUF" + raw("03000000"), "weights in a GGUF file"},
-           {raw("c8d7340102000000"), "a file of llm.c; --data reads those of token ids, if"},
-           {raw("88d8340101000000"), "a file of llm.c"},
-           {raw("a1d9340107000000"), "a file of llm.c"},
+           {raw("c8d7340102000000"), "a tokenizer of llm.c; it decodes ids, but has no merges"},
+           {raw("c6d7340103000000"), "weights or another file of llm.c; it holds no text"},
+           {raw("88d8340101000000"), "token ids of llm.c; --data reads them, if they are called"},
+           {raw("a1d9340107000000"), "token ids of llm.c"},
            {raw("0a0e0a053c756e6b3e15"), "a vocabulary of SentencePiece; a tokenizer.json"},
            {"LZIP" + raw("010c"), "lzip; unpack it: lzip --decompress --keep "},
            {raw("789c4b4c"), "data compressed by zlib"},
@@ -673,6 +689,8 @@ TEST(DataFiles, MetaPklGivesTheCharactersOfNanoGPT) {
     const std::string bytes = raw(meta);
     folder.write("meta.pkl", bytes);
     EXPECT_EQ(vocabulary_beside(train)->to_json(), char_tokenizer("\nab\xc3\xa9").to_json());
+    EXPECT_EQ(load_tokenizer(folder / "meta.pkl")->to_json(),
+              char_tokenizer("\nab\xc3\xa9").to_json());
     for (size_t size = 0; size < bytes.size(); ++size) {  // cut short
       folder.write("meta.pkl", bytes.substr(0, size));
       EXPECT_NE(error_of([&] { vocabulary_beside(train); }), "(no error)") << size;
@@ -692,7 +710,7 @@ TEST(DataFiles, MetaPklGivesTheCharactersOfNanoGPT) {
             "70"
             "776e656494859452942e",
             "expected the vocabulary of characters that nanoGPT's prepare.py writes, got another "
-            "pickle; say with --tokenizer what the ids mean"},
+            "pickle; name what the ids mean, such as --tokenizer tokenizer.json"},
            // {"stoi": {"b": 0, "a": 1}}, {"stoi": {"ab": 0}}, {}
            {"8004951b000000000000007d948c0473746f69947d94288c0162944b008c0161944b0175732e",
             "expected ids in the order of the characters, as those of --tokenizer char are" +
