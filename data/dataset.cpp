@@ -465,20 +465,25 @@ size_t wider_width(const IdsOfFile& file) {
 // What ids of 2 bytes seem to be instead, and NumPy's name for it. Of such ids, half have a low
 // byte of 128 or more, if most have a high one.
 struct Seeming {
-  const char *what, *dtype;
+  const char *what, *dtype;  // dtype: nullptr if nothing can be converted
 };
 std::optional<Seeming> other_type(const IdsOfFile& file) {
   constexpr size_t kFewest = 256, kMost = 8192, kNearlyZero = 4;
   if (file.begin > 0 || file.id_bytes() != 2 || file.bytes.size() < kFewest) return {};
   const auto byte = [&](size_t at) { return std::to_integer<size_t>(file.bytes[at]); };
-  size_t low = 0, high = 0, with_high = 0, ids = 0, first_of_two = 0;
+  size_t low = 0, high = 0, with_high = 0, ids = 0, first_of_two = 0, upper_half = 0;
   for (size_t at = 0; at + 2 <= std::min(file.bytes.size(), kMost); at += 2, ++ids) {
     low = std::max(low, byte(at)), high = std::max(high, byte(at + 1));
-    with_high += byte(at + 1) > 0;
+    with_high += byte(at + 1) > 0, upper_half += byte(at + 1) >= 128;
     if (at % 4 == 0) first_of_two = std::max(first_of_two, byte(at) + byte(at + 1));
   }
   if (first_of_two == 0 && high >= kNearlyZero)
     return {{"every second id is 0, as if they were float32", "float32"}};
+  if (4 * upper_half > ids && low >= 128 && high >= 0xfe)
+    return {
+        {"the ids fill nearly all of the 16 bits, as the bytes of weights do, or packed data; "
+         "expected token ids, of which most are small",
+         nullptr}};
   if (2 * with_high < ids || low >= 128 || high < kNearlyZero) return {};
   if (low < kNearlyZero || high >= 128)
     return {{"their bytes seem to be in the other order", ">u2"}};
@@ -487,6 +492,7 @@ std::optional<Seeming> other_type(const IdsOfFile& file) {
 
 void say_if_of_another_type(const IdsOfFile& file) {
   const auto convert = [&](const char* dtype) {
+    if (dtype == nullptr) return std::string();
     return detail::joined(
         {"; if so, convert it: python3 -c \"import numpy, sys; "
          "numpy.fromfile(sys.argv[1], '",

@@ -1,6 +1,10 @@
 #include "data/formats.h"
 
 #include <algorithm>
+#include <array>
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
 #include <string>
 #include <system_error>
 
@@ -26,6 +30,7 @@ constexpr const char* kTofile = "NumPy writes ids alone: array.astype('uint32').
 constexpr const char* kLlmC = "weights or another file of llm.c";
 constexpr const char* kIdsOfLlmC = "token ids of llm.c";
 constexpr const char* kItsIds = "--data reads them, if they are called .bin";
+constexpr const char* kLlama2 = "weights of llama2.c";
 constexpr const char* kZip = "a ZIP archive (as .docx, .epub, .npz and PyTorch's .pt are)";
 
 constexpr Format kFormats[] = {
@@ -61,6 +66,7 @@ constexpr Format kFormats[] = {
      "numpy.load(sys.argv[1]).astype('uint32').tofile(sys.argv[2])\" @ &"},
     {"\0\0\0\0{\""sv, "weights in a safetensors file", kNoText, 4},
     {"GGUF?\0\0\0"sv, "weights in a GGUF file", kNoText},
+    {"24ka?\0\0\0"sv, kLlama2, kNoText},
     {"\x89HDF\r\n\x1a\n"sv, "an HDF5 file", kWrite},
     {"SQLite format 3\0"sv, "an SQLite database", kWrite},
     {"Obj\1"sv, "an Avro file", kWrite},
@@ -139,6 +145,17 @@ bool is_of_units(std::string_view bytes, const Format& format) {
   return size >= 4;
 }
 
+// llama2.c's first files begin with seven sizes, which go together, and then have the embedding.
+bool is_of_llama2(std::string_view bytes) {
+  std::array<int32_t, 7> sizes{};
+  if (bytes.size() < sizeof sizes) return false;
+  std::memcpy(sizes.data(), bytes.data(), sizeof sizes);
+  const auto [width, hidden, layers, heads, kv_heads, vocab, block] = sizes;
+  if (std::min({layers, kv_heads, block}) < 1 || heads < kv_heads || width < heads) return false;
+  return hidden > width && layers < 1000 && width % heads == 0 && heads % kv_heads == 0 &&
+         vocab != 0 && std::ssize(bytes) > 4 * int64_t{width} * std::abs(int64_t{vocab});
+}
+
 // Ids of 2 bytes are no text for long.
 bool is_written(std::string_view bytes) {
   constexpr size_t kFewest = 128, kMost = 4096, kLongest = 4;  // bytes; of a character
@@ -170,6 +187,7 @@ void check(const std::filesystem::path& file, const char* expected, bool found,
 void check_is_text(const std::filesystem::path& file, std::string_view bytes) {
   for (const Format& format : kFormats) check(file, "UTF-8 text", begins(bytes, format), format);
   for (const Format& format : kOfLlmC) check(file, "UTF-8 text", begins(bytes, format), format);
+  check(file, "UTF-8 text", is_of_llama2(bytes), {"", kLlama2, kNoText});
   for (const Format& units : kUnits) check(file, "UTF-8 text", is_of_units(bytes, units), units);
 }
 
@@ -177,6 +195,7 @@ void check_is_ids(const std::filesystem::path& file, std::string_view bytes) {
   for (const Format& format : kFormats)
     check(file, "token ids", format.begin.size() >= 4 && begins(bytes, format), format);
   for (const Format& format : kNoIds) check(file, "token ids", begins(bytes, format), format);
+  check(file, "token ids", is_of_llama2(bytes), {"", kLlama2, kNoText});
   INK_CHECK(!is_written(bytes), file.string(),
             ": expected token ids, got text; name a text otherwise, such as ",
             for_shell(file.stem().string() + ".txt"));

@@ -533,7 +533,14 @@ TEST(TokenDataset, SaysWhereIdsAreOfAnotherType) {
   EXPECT_EQ(told(raw_bytes(swapped)), ">u2") << said;
   EXPECT_EQ(told(raw_bytes(swapped_small)), ">u2") << said;
   EXPECT_EQ(told(raw_bytes(floats)), "float32") << said;
-  for (const auto& right : {ids, small, with_an_end}) EXPECT_EQ(told(raw_bytes(right)), "") << said;
+  for (const auto& right : {ids, small, with_an_end}) {
+    EXPECT_EQ(told(raw_bytes(right)), "") << said;
+    EXPECT_EQ(said, "");
+  }
+  std::vector<float> weights;
+  for (int i = 0; i < 2000; ++i) weights.push_back(std::sin(static_cast<float>(i)) / 50);
+  EXPECT_EQ(told(raw_bytes(weights)), "");
+  EXPECT_NE(said.find("the ids fill nearly all of the 16 bits"), std::string::npos) << said;
   set_log_callback({});
 }
 

@@ -729,12 +729,17 @@ TEST(DataFiles, OtherBytesThanTokenIdsAreNamed) {
   const auto bytes = std::make_shared<ByteTokenizer>();
   std::string prose;
   while (prose.size() < 9000) prose += "Prose, of several lines\n\tand \u00e9, \u4e2d.\r\n";
+  // 64 wide, 172 within, 5 layers, 8 heads, 4 of keys, 512 tokens, 512 places; the embedding.
+  const std::string sizes = raw("40000000ac0000000500000008000000040000000002000000020000"),
+                    llama2 = sizes + std::string(size_t{4} * 64 * 512, '<');
   for (const auto& [content, error] : std::vector<std::pair<std::string, std::string>>{
            {raw("1f8b0800000000000203cb48"), "got data compressed by gzip; unpack it: gunzip"},
            {raw("1f8b08085b0c9d640003612e"), "got data compressed by gzip; unpack it: gunzip"},
            {raw("80025d71002858"), "got a pickle of Python; NumPy writes ids alone: array.astype"},
            {raw("80049514000000000000005d94284b01"), "got a pickle of Python; NumPy"},
            {raw("80028a0a6cfc9c46f9"), "got a pickle of PyTorch"},
+           {llama2, "got weights of llama2.c; it holds no text"},
+           {"24ka" + raw("01000000") + llama2, "got weights of llama2.c"},
            {prose, "got text; name a text otherwise, such as a.txt"},
            {prose.substr(0, 130), "got text; "},
            {R"({"ids": [)" + std::string(4097, '1'), "got text; "}}) {
@@ -744,7 +749,7 @@ TEST(DataFiles, OtherBytesThanTokenIdsAreNamed) {
   }
   const auto wide = std::make_shared<IdTokenizer>(1 << 16);  // ids that begin nearly so
   for (const std::string& ids :
-       {raw("1f8b0900"), raw("80049500"), raw("800263720000"), prose.substr(0, 40),
+       {raw("1f8b0900"), raw("80049500"), raw("800263720000"), sizes, prose.substr(0, 40),
         prose.substr(0, 400) + raw("0100") + prose.substr(0, 400)})
     EXPECT_EQ(error_of([&] { TokenDataset(folder.write("a.bin", ids), wide); }), "(no error)");
 }
