@@ -199,10 +199,6 @@ template <class T>
 __device__ inline T warp_sum(T value) {
   return warp_reduce<Plus>(value);
 }
-template <class T>
-__device__ inline T warp_max(T value) {
-  return warp_reduce<Larger>(value);
-}
 
 /// The values of this lane and all below, joined by Op.
 template <class Op, class T>

@@ -1,5 +1,5 @@
-// The interface of matrix products: cuBLASLt computes them on a GPU (cublas.cu), and OpenBLAS under
-// emulation (cuda/emulator/product.cpp).
+// The interface of matrix products: cuBLASLt computes them on a GPU (cublas.cu), and the CPU's gemm
+// under emulation (cuda/emulator/product.cpp).
 #pragma once
 
 #include <cstdint>

@@ -27,7 +27,8 @@ INK_BEGIN_TARGET("avx512f,avx512bw,avx512vl,avx512dq,avx512bf16,amx-tile,amx-bf1
 
 namespace ink {
 
-const GemmUnit* avx512_unit();  // gemm/avx512.cpp
+const GemmUnit* avx512_bf16_unit();  // gemm/avx512.cpp
+const GemmUnit* avx512_unit();
 
 namespace {
 
@@ -381,23 +382,20 @@ void product(const GemmProduct& p, void* scratch) {
   p.dtype() == bf16 ? multiply<1>(p, packed) : multiply<3>(p, packed);
 }
 
-void round_row(bfloat16* to, const float* from, int64_t n, float factor) {
-  const __m512 scale = _mm512_set1_ps(factor);
-  for (int64_t i = 0; i < n; i += 16) {
-    const __mmask16 live = first_lanes(n - i);
-    const __m512 x = _mm512_mul_ps(_mm512_maskz_loadu_ps(live, from + i), scale);
-    _mm256_mask_storeu_epi16(to + i, live, reinterpret_cast<__m256i>(_mm512_cvtneps_pbh(x)));
-  }
-}
-
 }  // namespace
 
 const GemmUnit* amx_unit() {
-  static const GemmUnit unit{"amx",     "AMX tiles",   [](DType dtype) { return dtype != f64; },
-                             pays,      scratch_bytes, product,
-                             round_row, keep_busy};
   static const bool there = ask_for_tiles();
-  return there ? &unit : nullptr;
+  if (!there) return nullptr;
+  static const GemmUnit unit{"amx",
+                             "AMX tiles",
+                             [](DType dtype) { return dtype != f64; },
+                             pays,
+                             scratch_bytes,
+                             product,
+                             avx512_bf16_unit()->round_row,
+                             keep_busy};
+  return &unit;
 }
 
 }  // namespace ink

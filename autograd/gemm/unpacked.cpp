@@ -145,11 +145,6 @@ bool product(Array& c, const Array& a, const Array& b, bool accumulate, const Ar
 
 }  // namespace
 
-bool suits_unpacked_product(const Array& c, const Array& a, const Array& b) {
-  return c.dtype() == f32 && a.dtype() == f32 && b.dtype() == f32 &&
-         way_of<float>(c, a, b) != Way::none;
-}
-
 bool unpacked_product(Array& c, const Array& a, const Array& b, bool accumulate,
                       const Array& bias) {
   const DType dtype = c.dtype();

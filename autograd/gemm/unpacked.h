@@ -12,7 +12,4 @@ namespace ink {
 bool unpacked_product(Array& c, const Array& a, const Array& b, bool accumulate,
                       const Array& bias = {});
 
-/// Would it compute this product of f32? Of the arrays only layouts count.
-bool suits_unpacked_product(const Array& c, const Array& a, const Array& b);
-
 }  // namespace ink

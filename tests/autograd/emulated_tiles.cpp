@@ -75,17 +75,16 @@ INK_EMULATED void clear(int tile) { std::memset(&tiles[tile], 0, sizeof(Tile)); 
 namespace ink {
 
 const GemmUnit* emulated_tiles_unit() {
+  if (avx512_bf16_unit() == nullptr) return nullptr;
   static const GemmUnit unit{"emulated_tiles",
                              "AMX tiles, emulated",
                              [](DType dtype) { return dtype != f64; },
                              nullptr,
                              scratch_bytes,
                              product,
-                             round_row,
+                             avx512_bf16_unit()->round_row,
                              keep_busy};
-  __builtin_cpu_init();
-  const bool computes = __builtin_cpu_supports("avx512bf16") && avx512_unit() != nullptr;
-  return computes ? &unit : nullptr;
+  return &unit;
 }
 
 }  // namespace ink
