@@ -340,14 +340,16 @@ std::vector<size_t> TextDataset::encode(const std::vector<std::filesystem::path>
   ids.reserve(bytes);  // enough for one id per byte; pages that are not written take no memory
   const int64_t end_id = tokenizer_->end_of_text();
   const std::string end_token = end_id < 0 ? "" : tokenizer_->decode({&end_id, 1});
-  std::string with_token;  // the first file that has it
+  std::string with_token, with_zeros;  // the first file that has it, or bytes of 0
   for (size_t i = 0; i < texts.size(); ++i) {
     const TextFile& text = texts[i];
-    std::atomic<bool> has_token = false;
+    std::atomic<bool> has_token = false, has_zeros = false;
     const auto work = [&](size_t begin, size_t end) {
       if (!end_token.empty() && !has_token)  // also one that begins here and goes on
         has_token = text.view().substr(begin, end - begin + end_token.size() - 1).find(end_token) !=
                     std::string_view::npos;
+      if (!has_zeros)
+        has_zeros = text.view().substr(begin, end - begin).find('\0') != std::string_view::npos;
       return narrow<Id>(tokenizer_->encode_part(text.view(), begin, end), tokenizer_->vocab_size());
     };
     const auto join = [&](const std::vector<Id>& part) {
@@ -355,9 +357,15 @@ std::vector<size_t> TextDataset::encode(const std::vector<std::filesystem::path>
     };
     with_prefix(files[i].string(), [&] { in_parts(text, work, join); });
     if (has_token && with_token.empty()) with_token = files[i].string();
+    if (has_zeros && with_zeros.empty()) with_zeros = files[i].string();
     texts[i] = {};
     ends.push_back(ids.size());
   }
+  if (!with_zeros.empty())
+    log_message(with_zeros,
+                ": has bytes of 0, which no text has, and they are learned; it is of "
+                "another format, or was filled up. To be without them: tr -d '\\0' < ",
+                for_shell(with_zeros), " > ", converted_name(with_zeros, ".txt"));
   if (!with_token.empty() && tokenizer_->encode(end_token) != std::vector{end_id})
     log_message(
         with_token, ": ", end_token,

@@ -33,21 +33,28 @@ constexpr const char* kItsIds = "--data reads them, if they are called .bin";
 constexpr const char* kLlama2 = "weights of llama2.c";
 constexpr const char* kZip = "a ZIP archive (as .docx, .epub, .npz and PyTorch's .pt are)";
 
+// In text, "x^2" may come first.
+constexpr Format kZlib[] = {{"\x78\1"sv, "data compressed by zlib", kWrite},
+                            {"\x78\x5e"sv, "data compressed by zlib", kWrite},
+                            {"\x78\x9c"sv, "data compressed by zlib", kWrite},
+                            {"\x78\xda"sv, "data compressed by zlib", kWrite}};
+
 constexpr Format kFormats[] = {
     {"\x1f\x8b"sv, "data compressed by gzip", "unpack it: gunzip --keep @"},
     {"\x1f\x9d"sv, "data compressed by compress", "unpack it: uncompress @"},
     {"PK\3\4"sv, kZip, "unpack it: unzip @"},
     {"PK\5\6"sv, kZip, "unpack it: unzip @"},
+    {"PK\7\10"sv, kZip, "unpack it: unzip @"},
     {"\x28\xb5\x2f\xfd"sv, "data compressed by zstd", "unpack it: unzstd @"},
+    {"?\x2a\x4d\x18??\0\0"sv, "data compressed by zstd", "unpack it: unzstd @"},
     {"\xfd\x37zXZ\0"sv, "data compressed by xz", "unpack it: unxz --keep @"},
     {"BZh?1AY&SY"sv, "data compressed by bzip2", "unpack it: bunzip2 --keep @"},
     {"\x04\x22\x4d\x18"sv, "data compressed by lz4", "unpack it: unlz4 @"},
+    {"\x02\x21\x4c\x18"sv, "data compressed by lz4", "unpack it: unlz4 @"},
     {"\x5d\0\0?"sv, "data compressed by lzma", "unpack it: unlzma --keep @"},
     {"LZIP\1"sv, "data compressed by lzip", "unpack it: lzip --decompress --keep @"},
     {"\x89LZO\0\r\n"sv, "data compressed by lzop", "unpack it: lzop --decompress @"},
     {"\xff\6\0\0sNaPpY"sv, "data compressed by Snappy", kWrite},
-    {"\x78\x9c"sv, "data compressed by zlib", kWrite},
-    {"\x78\xda"sv, "data compressed by zlib", kWrite},
     {"MSCF\0\0\0\0"sv, "a cabinet archive", "unpack it: cabextract @"},
     {"!<arch>\n"sv, "an archive (as .deb and .a are)", "unpack it: ar x @"},
     {"7z\xbc\xaf\x27\x1c"sv, "a 7z archive", "unpack it: 7z x @"},
@@ -61,6 +68,10 @@ constexpr Format kFormats[] = {
      "convert it: python3 -c \"import pandas, sys; "
      "print(*pandas.read_parquet(sys.argv[1])['text'], sep='\\n')\" @ > %"},
     {"ARROW1\0\0"sv, "an Arrow file", kWrite},
+    {"\xff\xff\xff\xff??\0\0"sv, "an Arrow stream (as Hugging Face's save_to_disk writes)",
+     "convert it: python3 -c \"import pyarrow, sys; "
+     "print(*pyarrow.ipc.open_stream(open(sys.argv[1], "
+     "'rb')).read_all()['text'].to_pylist(), sep='\\n')\" @ > %"},
     {"\x93NUMPY"sv, "an array of NumPy",
      "if these are token ids, convert it: python3 -c \"import numpy, sys; "
      "numpy.load(sys.argv[1]).astype('uint32').tofile(sys.argv[2])\" @ &"},
@@ -83,6 +94,7 @@ constexpr Format kFormats[] = {
     {"MM\0\x2a"sv, "a picture", kNoText},
     {"II\x2a\0"sv, "a picture", kNoText},
     {"BM????\0\0\0\0"sv, "a picture", kNoText},
+    {"BOOKMOBI"sv, "a book for Kindle", "convert it: ebook-convert @ %", 60},
     {"AT&TFORM"sv, "a DjVu document", "convert it: djvutxt @ %"},
     {"RIFF????WAVE"sv, "sound", kNoText},
     {"ID3?\0"sv, "sound", kNoText},
@@ -156,11 +168,10 @@ bool is_of_llama2(std::string_view bytes) {
          vocab != 0 && std::ssize(bytes) > 4 * int64_t{width} * std::abs(int64_t{vocab});
 }
 
-// Ids of 2 bytes are no text for long.
-bool is_written(std::string_view bytes) {
-  constexpr size_t kFewest = 128, kMost = 4096, kLongest = 4;  // bytes; of a character
-  if (bytes.size() < kFewest) return false;
-  const std::string_view begin = bytes.substr(0, kMost);
+// Are the first bytes, at most so many, text without controls but those of lines?
+bool is_readable(std::string_view bytes, size_t most) {
+  constexpr size_t kLongest = 4;  // bytes of a character, which may be cut
+  const std::string_view begin = bytes.substr(0, most);
   for (size_t at = 0; at + kLongest <= begin.size();) {
     const char32_t character = utf8::next(begin, at);
     if (character == utf8::kInvalid || character == 0x7f ||
@@ -188,6 +199,8 @@ void check_is_text(const std::filesystem::path& file, std::string_view bytes) {
   for (const Format& format : kFormats) check(file, "UTF-8 text", begins(bytes, format), format);
   for (const Format& format : kOfLlmC) check(file, "UTF-8 text", begins(bytes, format), format);
   check(file, "UTF-8 text", is_of_llama2(bytes), {"", kLlama2, kNoText});
+  for (const Format& format : kZlib)
+    check(file, "UTF-8 text", begins(bytes, format) && !is_readable(bytes, 64), format);
   for (const Format& units : kUnits) check(file, "UTF-8 text", is_of_units(bytes, units), units);
 }
 
@@ -196,7 +209,8 @@ void check_is_ids(const std::filesystem::path& file, std::string_view bytes) {
     check(file, "token ids", format.begin.size() >= 4 && begins(bytes, format), format);
   for (const Format& format : kNoIds) check(file, "token ids", begins(bytes, format), format);
   check(file, "token ids", is_of_llama2(bytes), {"", kLlama2, kNoText});
-  INK_CHECK(!is_written(bytes), file.string(),
+  // Ids of 2 bytes are no text for long.
+  INK_CHECK(bytes.size() < 128 || !is_readable(bytes, 4096), file.string(),
             ": expected token ids, got text; name a text otherwise, such as ",
             for_shell(file.stem().string() + ".txt"));
 }

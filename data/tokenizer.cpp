@@ -35,11 +35,22 @@ std::string describe(char32_t character) {
   return text + "' (" + number(character) + ")";
 }
 
+// Text in any encoding of single bytes or more has few controls but those of lines and pages.
+bool is_binary(std::string_view bytes) {
+  const auto is_control = [](char c) {
+    return (c >= '\0' && c < '\t') || c == '\v' || (c > '\r' && c < ' ') || c == '\x7f';
+  };
+  return 50 * std::count_if(bytes.begin(), bytes.end(), is_control) > std::ssize(bytes);
+}
+
 [[noreturn]] void fail_invalid_utf8(std::string_view text, size_t at) {
+  constexpr size_t kAround = 2048;
   char byte[8];
   std::snprintf(byte, sizeof byte, "0x%x", static_cast<unsigned char>(text[at]));
+  const bool binary = is_binary(text.substr(at - std::min(at, kAround), 2 * kAround));
   detail::fail({"encode: invalid UTF-8 at byte ", at, " (", static_cast<const char*>(byte),
-                "): convert the text to UTF-8 or use the byte tokenizer"});
+                binary ? "): expected a text, got what is binary or packed"
+                       : "): convert the text to UTF-8 or use the byte tokenizer"});
 }
 
 [[noreturn]] void fail_unknown(std::string_view text, size_t at, char32_t character,

@@ -26,7 +26,9 @@ std::string first_bytes(const fs::path& file) {
   return bytes;
 }
 bool is_gzip(std::string_view bytes) { return bytes.substr(0, 2) == "\x1f\x8b"; }
-bool is_zstd(std::string_view bytes) { return bytes == "\x28\xb5\x2f\xfd"; }
+bool is_zstd(std::string_view bytes) {  // or begins with a frame to skip, as those of pzstd do
+  return bytes == "\x28\xb5\x2f\xfd" || (bytes.size() == 4 && bytes.substr(1) == "\x2a\x4d\x18");
+}
 
 constexpr size_t kBuffer = size_t{1} << 18;
 

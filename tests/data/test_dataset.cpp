@@ -269,6 +269,11 @@ TEST(TextDataset, NamesTheFileAndPlaceOfABadCharacter) {
             bad.string() +
                 ": encode: invalid UTF-8 at byte 2 (0xff): convert the text to UTF-8 or use the "
                 "byte tokenizer");
+  const auto packed = folder.write("packed", "KB\2\3\xfe\x9c\xa1\4");
+  EXPECT_EQ(error_of([&] { TextDataset({packed}); }),
+            packed.string() +
+                ": encode: invalid UTF-8 at byte 4 (0xfe): expected a text, got what "
+                "is binary or packed");
   const auto tokenizer = std::make_shared<CharTokenizer>(distinct_characters("go\n"));
   EXPECT_EQ(error_of([&] { TextDataset({other}, tokenizer); }),
             other.string() +
@@ -505,6 +510,27 @@ TEST(TokenDataset, NamesTheFileThatCannotBeRead) {
   const TokenDataset unnamed(folder.write("ids.bin", std::string("\5\0\7\1\1\0", 6)), nullptr);
   EXPECT_EQ(unnamed.tokenizer().name(), "ids");
   EXPECT_EQ(unnamed.tokenizer().vocab_size(), 264) << "the largest id and one";
+}
+
+// A tar without a mark, a TFRecord or a tail of zeros are ASCII beside them.
+TEST(TextDataset, SaysWhereATextHasBytesOfZero) {
+  const TempFolder folder;
+  std::string said;
+  set_log_callback([&](const std::string& text) { said = text; });
+  const std::string good = folder.write("good.txt", "a text\n").string(),
+                    bad = folder.write("bad.txt", "a text\n" + std::string(9, '\0')).string();
+  for (const bool bytes : {false, true}) {
+    const auto tokenizer = bytes ? std::make_shared<ByteTokenizer>() : nullptr;
+    TextDataset({good}, tokenizer);
+    EXPECT_EQ(said, "");
+    TextDataset({good, bad}, tokenizer);
+    EXPECT_EQ(said.rfind(bad + ": has bytes of 0, ", 0), 0u) << said;
+    EXPECT_TRUE(
+        said.ends_with(": tr -d '\\0' < " + bad + " > " + (folder / "bad_converted.txt").string()))
+        << said;
+    said.clear();
+  }
+  set_log_callback({});
 }
 
 // Where a run would learn other ids than the file has, and the bytes leave no doubt.

@@ -105,7 +105,7 @@ TEST(Prepare, KeepsDocumentsOfEveryKindOfFile) {
   folder.write("in/c.jsonl.gz",
                raw("1f8b0800000000000203ab562a49ad2851b252cacf4b55aae5e2aa86f14bcaf"
                    "3817c00b965ce4b1f000000"));
-  folder.write("in/deeper/d.txt.zst", raw(kZstd));
+  folder.write("in/deeper/d.txt.zst", raw("502a4d180400000012345678") + raw(kZstd));  // of pzstd
   folder.write("in/e.md", "left out");
   fs::create_directories(folder / "in/.ipynb_checkpoints");
   folder.write("in/.ipynb_checkpoints/a.txt", "a copy");

@@ -332,7 +332,14 @@ TEST(DataFiles, WellKnownFormatsAreNamed) {
            {raw("a1d9340107000000"), "token ids of llm.c"},
            {raw("0a0e0a053c756e6b3e15"), "a vocabulary of SentencePiece; a tokenizer.json"},
            {"LZIP" + raw("010c"), "lzip; unpack it: lzip --decompress --keep "},
-           {raw("789c4b4c"), "data compressed by zlib"},
+           {raw("789c4b4c4a0600024d0127"), "data compressed by zlib"},
+           {raw("78014b4c4a0100"), "data compressed by zlib"},
+           {raw("785e4b4c4a060000024d"), "data compressed by zlib"},
+           {raw("5f2a4d1804000000"), "zstd; unpack it: unzstd "},
+           {raw("02214c18"), "lz4; unpack it: unlz4 "},
+           {"PK" + raw("0708504b0304"), "a ZIP archive"},
+           {raw("ffffffff7801000010000000"), "an Arrow stream (as Hugging Face's save_to_disk"},
+           {std::string(60, 'a') + "BOOKMOBI", "a book for Kindle; convert it: ebook-convert "},
            {"!<arch>\ndebian-binary", "an archive (as .deb and .a are); unpack it: ar x "},
            {"RIFF" + raw("24080000") + "WAVEfmt ", "sound"},
            {"ID3" + raw("0400000000"), "sound"},
@@ -360,10 +367,28 @@ TEST(DataFiles, WellKnownFormatsAreNamed) {
     EXPECT_EQ(error_of([&] { load_tokenizer(file); }), error);
   }
   // Texts that begin nearly so.
-  for (const std::string text :
-       {"PK is short", "BZh", "BZh9 1AY&SY", "ustar", "GIF", "PAR1 is one", "GGUF is a format",
-        "%PD", "version 1", "MZ", "MZa is", "BM is one", "ID3 tags", "Obj", "RIFF is a format",
-        "xar!", "]", "7z", "a\0b"})
+  for (const std::string text : {"PK is short",
+                                 "BZh",
+                                 "BZh9 1AY&SY",
+                                 "ustar",
+                                 "GIF",
+                                 "PAR1 is one",
+                                 "GGUF is a format",
+                                 "%PD",
+                                 "version 1",
+                                 "MZ",
+                                 "MZa is",
+                                 "BM is one",
+                                 "ID3 tags",
+                                 "Obj",
+                                 "RIFF is a format",
+                                 "xar!",
+                                 "]",
+                                 "7z",
+                                 "a\0b",
+                                 "x^2 + y^2",
+                                 "x\u0680\u0680",
+                                 "*M"})
     EXPECT_EQ(error_of([&] { TextDataset({folder.write("a", text)}); }), "(no error)") << text;
 }
 
