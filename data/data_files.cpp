@@ -261,17 +261,31 @@ void check_readable(const Paths& files) {
               "); inkling prepare makes one folder of many texts");
 }
 
-// Does a file that can be read again begin with a line that is an object of JSON?
-bool has_objects(const fs::path& file) {
+// How a file begins that can be read again; empty if it is packed, or no text.
+std::string begin_of(const fs::path& file) {
   constexpr size_t kLongest = 1 << 16;
   std::error_code unknown;
-  if (!fs::is_regular_file(file, unknown)) return false;
+  if (!fs::is_regular_file(file, unknown)) return "";
   try {
-    const TextFile text(file);
-    const std::string_view begin = text.view().substr(0, kLongest);
-    return begin.starts_with("{\"") && parse_json(begin.substr(0, begin.find('\n'))).is_object();
-  } catch (const Error&) {  // it is packed, or no text
-    return false;
+    return std::string(TextFile(file).view().substr(0, kLongest));
+  } catch (const Error&) {
+    return "";
+  }
+}
+
+// Does a text begin with a line of JSON: '{', an object, or '[', a list of them? 0: neither.
+char begins_with_json(const fs::path& file) {
+  const std::string text = begin_of(file);
+  const size_t first = text.find_first_not_of(" \t\r\n"),
+               object = text.find_first_not_of("[ \t\r\n", first),
+               name = text.find_first_not_of(" \t", object + 1);
+  if (object == text.npos || name == text.npos || text[object] != '{' || text[name] != '"') return 0;
+  const std::string line = text.substr(object, text.find('\n', object) - object);
+  try {
+    parse_json("[" + line.substr(0, line.rfind('}') + 1) + "]");
+    return text[first];
+  } catch (const Error&) {
+    return 0;
   }
 }
 
@@ -339,16 +353,8 @@ std::string said_of_joined_parts(const Paths& texts, bool has_val) {
 
 // Does the first line of a text end as Windows ends it? Python reads both as one character.
 bool has_two_line_ends(const fs::path& file) {
-  constexpr size_t kLongest = 1 << 16;
-  std::error_code unknown;
-  if (!fs::is_regular_file(file, unknown)) return false;
-  try {
-    const TextFile text(file);
-    const size_t end = text.view().substr(0, kLongest).find('\n');
-    return end != std::string_view::npos && end > 0 && text.view()[end - 1] == '\r';
-  } catch (const Error&) {
-    return false;
-  }
+  const std::string text = begin_of(file);
+  return text.substr(0, text.find('\n') + 1).ends_with("\r\n");
 }
 
 // Files of ids are joined, unless one is to validate on.
@@ -449,9 +455,10 @@ std::string said_of_line_ends(const Paths& texts) {
 std::string said_of_fields(const Paths& texts) {
   for (const fs::path& file : texts) {
     const bool of_lines = fits_any(file, {"*.jsonl", "*.ndjson"}),
-               is_named = fits_any(file, {"*.json", "*.csv", "*.tsv"}),
-               has_lines = of_lines || (!is_named && has_objects(file));
-    if (!has_lines && !is_named) continue;
+               is_named = fits_any(file, {"*.json", "*.csv", "*.tsv"});
+    const char json = of_lines || is_named ? 0 : begins_with_json(file);
+    const bool has_lines = of_lines || json == '{';
+    if (!of_lines && !is_named && json == 0) continue;
     return file.string() + ": all of it is taken as plain text, names of fields, too" +
            (has_lines ? "; inkling prepare takes the field \"text\" of each line" : "") +
            (has_lines && !of_lines ? " of a *.jsonl" : "");

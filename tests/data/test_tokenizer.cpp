@@ -691,9 +691,18 @@ TEST(DataFiles, TextsWithFieldsAreSaidToBeTakenWhole) {
     EXPECT_EQ(data_files({plain, file}, {}).note, note);
     EXPECT_EQ(data_files({plain}, {file}).note, note);
   }
-  const std::string lines = folder.write("lines.txt", "{\"text\": \"x\"}\n{}\n").string();
-  EXPECT_EQ(data_files({plain, lines}, {}).note,
-            lines + whole + "; inkling prepare takes the field \"text\" of each line of a *.jsonl");
+  const auto of_text = [&](const std::string& text) {
+    return data_files({plain, folder.write("lines.txt", text).string()}, {}).note;
+  };
+  const std::string note = (folder / "lines.txt").string() + whole;
+  for (const char* lines : {"{\"text\": \"x\"}\n{}\n", "{ \"text\": \"x\"}\n", "\n {\"a\": 1}"})
+    EXPECT_EQ(of_text(lines),
+              note + "; inkling prepare takes the field \"text\" of each line of a *.jsonl");
+  for (const char* list :
+       {"[{\"text\": \"x\"}]", "[{\"a\": 1}, {\"a\": 2}]\n", "[\n  { \"a\": 1 },\n  {}\n]\n"})
+    EXPECT_EQ(of_text(list), note);
+  for (const char* text : {"{\"he said\"}\n", "[a] {\"b\"", "[1]\n{\"a\"", "[[", "{ a }", "{"})
+    EXPECT_EQ(of_text(text), "") << text;
 }
 
 // As Python's pickle writes {"vocab_size": 4, "itos": ..., "stoi": ...} of "\nabé".
