@@ -22,9 +22,10 @@ std::shared_ptr<const Tokenizer> tokenizer_named(const std::string& name) {
   if (name == "byte") return std::make_shared<ByteTokenizer>();
   if (name == "char" || name.rfind("bpe:", 0) == 0)
     throw UsageError(
-        "prepare: --tokenizer " + printable(name, 60) +
-        " would be learned from the text; learn it first (inkling tokenizer train) and "
-        "name its file");
+        "prepare: --tokenizer " + printable(name, 60) + " would be learned from the text; " +
+        (name == "char" ? "train --data TEXT learns the characters by itself, and "
+                          "--tokenizer OUT_DIR names those of its run"
+                        : "learn it first (inkling tokenizer train) and name its file"));
   return with_prefix("--tokenizer", [&] { return load_tokenizer(name); });
 }
 
