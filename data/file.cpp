@@ -1,6 +1,7 @@
 #include "data/file.h"
 
 #include <fcntl.h>
+#include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -9,6 +10,7 @@
 #include <cstring>
 #include <utility>
 
+#include "autograd/base/log.h"
 #include "autograd/io/foreign.h"
 #include "data/formats.h"
 
@@ -114,6 +116,16 @@ std::string_view TextFile::view() const {
 
 void TextFile::release(size_t begin, size_t end) const {
   if (!mapped_.bytes().empty()) release_mapped(mapped_.bytes(), begin, end);
+}
+
+int lock_alone(int opened, const std::filesystem::path& file) {
+  if (uninterrupted([&] { return ::flock(opened, LOCK_EX | LOCK_NB); }) == 0) return 0;
+  const int reason = errno;
+  if (reason != ENOSYS && reason != EOPNOTSUPP && reason != ENOLCK) return reason;
+  log_message(file.string(),
+              ": this file system has no locks; that no other process writes there "
+              "is left to you");
+  return 0;
 }
 
 void release_mapped(std::span<const std::byte> mapped, size_t begin, size_t end) {

@@ -49,6 +49,11 @@ class MappedFile {
   std::span<const std::byte> bytes_;
 };
 
+/// Locks an open file or folder for this process alone, without waiting. Returns 0, or errno: it is
+/// EWOULDBLOCK where another process holds it. Where its file system has no locks, it goes on
+/// without, and a message says so.
+int lock_alone(int opened, const std::filesystem::path& file);
+
 /// Says that bytes [begin, end) of a part of a mapped file have been read. Their memory is given
 /// back, and is filled from the file again if they are read once more.
 void release_mapped(std::span<const std::byte> mapped, size_t begin, size_t end);

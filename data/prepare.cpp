@@ -1,7 +1,6 @@
 #include "data/prepare.h"
 
 #include <fcntl.h>
-#include <sys/file.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -78,8 +77,8 @@ json to_json(const std::vector<PreparedShard>& shards) {
 class Lock {
  public:
   explicit Lock(const fs::path& folder) : fd_(open_file(folder, O_RDONLY | O_DIRECTORY)) {
-    if (uninterrupted([&] { return ::flock(fd_, LOCK_EX | LOCK_NB); }) == 0) return;
-    const int reason = errno;
+    const int reason = lock_alone(fd_, folder);
+    if (reason == 0) return;
     ::close(fd_);  // no destructor runs for a constructor that throws
     INK_CHECK(reason == EWOULDBLOCK, folder.string(), ": cannot lock: ", std::strerror(reason));
     detail::fail({folder.string(), ": another process prepares data in this folder"});

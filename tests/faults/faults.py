@@ -13,6 +13,7 @@ Ends with 1 if anything was lost.
 import argparse
 import os
 import random
+import subprocess
 import sys
 
 from harness import HALF, Harness, number_of, words_of_error
@@ -51,6 +52,22 @@ def count_calls(harness, more, preload):
     return calls, first_save
 
 
+def without_locks(harness, preload):
+    """What is wrong where the file system has no locks."""
+    for error in ("ENOSYS", "EOPNOTSUPP", "ENOLCK"):
+        environment = {"LD_PRELOAD": preload, "FAULTS_UNDER": harness.out,
+                       "FAULTS_LOCK": str(number_of(error))}
+        prepare = [harness.program, "prepare", "--tokenizer", "byte", "--out_dir", harness.out,
+                   __file__]
+        for command in (harness.command(), prepare):
+            harness.clear()
+            ran = subprocess.run(command, capture_output=True, text=True,
+                                 env=harness.environment(environment))
+            if ran.returncode != 0 or "this file system has no locks" not in ran.stderr:
+                return f"{command[1]} with {error}: {ran.returncode}: {ran.stderr.strip()}"
+    return None
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -64,6 +81,9 @@ def main():
     dice = random.Random(options.seed)
     lost = tried = 0
     with Harness(options.program) as harness:
+        if (why := without_locks(harness, preload)) is not None:
+            sys.exit(why)
+        harness.clear()
         harness.whole(steps=HALF)
         half = harness.keep("half")
         for begin, more in ((None, []), (half, ["--init_from", "resume"])):

@@ -4,7 +4,8 @@
 //
 // FAULTS_AT: which call, from 0; the later ones succeed. FAULTS_KIND: kill; the number of an error;
 // full: no space from this call on; short: a write takes half. FAULTS_UNDER: only calls on files
-// under this folder count. FAULTS_COUNT: a file that gets the number of calls at the end, and that
+// under this folder count. FAULTS_LOCK: the number of an error that each lock there gives, as on a
+// file system without locks. FAULTS_COUNT: a file that gets the number of calls at the end, and that
 // of those until the first checkpoint was in place.
 #include <dlfcn.h>
 #include <fcntl.h>
@@ -87,6 +88,13 @@ int open(const char* path, int flags, ...) {
   return next<int(const char*, int, ...)>("open")(path, flags, mode);
 }
 int open64(const char*, int, ...) __attribute__((alias("open")));  // the same on 64-bit systems
+int flock(int fd, int operation) {
+  const std::string under = variable("FAULTS_UNDER"), error = variable("FAULTS_LOCK");
+  if (error.empty() || path_of(fd).compare(0, under.size(), under) != 0)
+    return next<int(int, int)>("flock")(fd, operation);
+  errno = std::stoi(error);
+  return -1;
+}
 ssize_t read(int fd, void* bytes, size_t count) {
   const Fate how = fate(path_of(fd), kInterruptible);
   if (how == Fate::kFails) return -1;

@@ -17,6 +17,7 @@
 
 #include "autograd/io/atomic_file.h"
 #include "autograd/io/foreign.h"
+#include "data/file.h"
 #include "train/checkpoint.h"
 #include "train/cli/command_line.h"
 #include "train/cli/sample_files.h"
@@ -243,8 +244,7 @@ void OutFolder::lock() {
   });
   const fs::path file = folder_ / kLock;
   lock_ = open_file(file, O_RDWR | O_CREAT | O_NONBLOCK | O_NOFOLLOW);
-  if (uninterrupted([&] { return ::flock(lock_, LOCK_EX | LOCK_NB); }) != 0) {
-    const int reason = errno;
+  if (const int reason = lock_alone(lock_, folder_); reason != 0) {
     std::array<char, 32> owner{};
     const ssize_t got = ::pread(lock_, owner.data(), owner.size() - 1, 0);
     made_ = false;
