@@ -83,6 +83,8 @@ Tensor l1_loss(const Tensor& left, const Tensor& right, Reduction reduction) {
                   reduced(abs(input - target), reduction));
 }
 
+static Tensor wide(const Tensor& x) { return x.dtype() == bf16 ? to(x, f32) : x; }
+
 // y = d^2 / 2 beta where |d| < beta, else |d| - beta / 2.   dd = dy d / beta, or dy sign(d)
 static Tensor smooth_l1(const Tensor& d, double beta) {
   Tensor y = empty_result(d.shape(), d.options(), {&d});
@@ -96,10 +98,9 @@ Tensor smooth_l1_loss(const Tensor& left, const Tensor& right, Reduction reducti
   const auto [input, target] = checked("smooth_l1_loss", left, right);
   INK_CHECK(beta >= 0, "smooth_l1_loss: expected a beta of 0 or more, got ", beta);
   if (beta == 0) return l1_loss(input, target, reduction);
-  return shown_as("smooth_l1_loss", reduced(smooth_l1(input - target, beta), reduction));
+  const Tensor y = smooth_l1(wide(input) - wide(target), beta);  // as in PyTorch; others round d
+  return shown_as("smooth_l1_loss", reduced(to(y, input.dtype()), reduction));
 }
-
-static Tensor wide(const Tensor& x) { return x.dtype() == bf16 ? to(x, f32) : x; }
 
 // y = log(1 + exp(-|x|)) + (1 - t) max(x, 0) + t max(-x, 0), which loses no digits in either tail.
 // dx = dy ((1 - t) sigmoid(x) - t sigmoid(-x)),  dt = -dy x.   bf16 is computed in f32.

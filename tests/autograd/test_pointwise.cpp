@@ -378,6 +378,15 @@ TEST(Pointwise, Bools) {
             "bitwise_and: shapes (4,) and (2,) do not broadcast");
 }
 
+// PyTorch 2.15 rounds the difference to bf16 first, but for smooth_l1_loss.
+TEST(Pointwise, LossesOfBf16) {
+  const Tensor x = tensor({-0.115234375}, bf16), y = tensor({-0.6484375}, bf16);
+  EXPECT_EQ(smooth_l1_loss(x, y).item(), 0.142578125);
+  EXPECT_EQ(mse_loss(x, y).item(), 0.28125);
+  EXPECT_EQ(l1_loss(x, y).item(), 0.53125);
+  EXPECT_EQ(smooth_l1_loss(x, y).dtype(), bf16);
+}
+
 // ---- comparisons
 
 // Activations and losses in both tails, against numbers with 50 digits (golden/tails.txt, made by
