@@ -50,50 +50,6 @@ constexpr std::array<Column, kMetricsColumns> kColumns = {
      {"wait_ms", &MetricsStep::wait_ms, Joined::mean}}};
 constexpr size_t kMostRows = 3000;  // of a table
 
-// A number as JSON has it, within rounding. 0 characters are read where there is none.
-double quick_number(std::string_view text, size_t& read) {
-  constexpr size_t kDigits = 18;  // that fit
-  size_t at = 0, digits = 0;
-  int64_t scale = 0;
-  uint64_t value = 0;
-  const bool negative = !text.empty() && text[0] == '-';
-  at += negative ? 1 : 0;
-  const auto is_digit = [&] { return at < text.size() && text[at] >= '0' && text[at] <= '9'; };
-  const auto take = [&](bool fraction) {
-    for (; is_digit(); ++at) {
-      if (digits < kDigits) value = 10 * value + static_cast<uint64_t>(text[at] - '0');
-      scale += digits < kDigits ? -int64_t{fraction} : int64_t{!fraction};
-      if (value > 0) ++digits;
-    }
-  };
-  const size_t begin = at;
-  take(false);
-  read = at == begin ? 0 : at;
-  if (read == 0) return 0;
-  if (at < text.size() && text[at] == '.') ++at, take(true);
-  if (at < text.size() && (text[at] == 'e' || text[at] == 'E')) {
-    ++at;
-    const bool below = at < text.size() && text[at] == '-';
-    if (below || (at < text.size() && text[at] == '+')) ++at;
-    int64_t exponent = 0;
-    for (; is_digit(); ++at) exponent = std::min<int64_t>(10 * exponent + text[at] - '0', 9999);
-    scale += below ? -exponent : exponent;
-  }
-  read = at;
-  static const auto powers = [] {
-    std::array<double, 23> all{1};
-    for (size_t i = 1; i < all.size(); ++i) all[i] = 10 * all[i - 1];
-    return all;
-  }();
-  const double digits_read = static_cast<double>(value);
-  const auto distance = static_cast<size_t>(std::abs(scale));
-  const double size = distance >= powers.size()
-                          ? digits_read * std::pow(10.0, static_cast<double>(scale))
-                      : scale < 0 ? digits_read / powers[distance]
-                                  : digits_read * powers[distance];
-  return negative ? -size : size;
-}
-
 // The fields of an object that holds numbers, nulls and plain texts, and no space. False: it is
 // something else.
 template <class Number, class Text>
@@ -114,19 +70,25 @@ bool quick_fields(std::string_view line, Number&& number, Text&& text) {
     at = end + 1;
     return true;
   };
+  const auto is_sign = [](char c) {
+    return c == '.' || c == '-' || c == '+' || c == 'e' || c == 'E';
+  };
   if (!takes("{")) return false;
+  std::string digits;
   do {
     std::string_view name, value;
     if (!quoted_text(name) || !takes(":")) return false;
-    size_t read = 0;
     if (takes("null")) {
       if (!number(name, std::optional<double>())) return false;
     } else if (at < line.size() && line[at] == '"') {
       if (!quoted_text(value) || !text(name, value)) return false;
     } else {
-      const double x = quick_number(line.substr(at), read);
-      if (read == 0 || !std::isfinite(x) || !number(name, std::optional<double>(x))) return false;
-      at += read;
+      const auto is_digit = [](char c) { return c >= '0' && c <= '9'; };
+      if (at == line.size() || !(is_digit(line[at]) || line[at] == '-')) return false;
+      for (digits.clear(); at < line.size() && (is_digit(line[at]) || is_sign(line[at])); ++at)
+        digits += line[at];
+      const std::optional<double> x = parse_number(digits);
+      if (!x || !number(name, x)) return false;
     }
   } while (takes(","));
   return takes("}") && at == line.size();
