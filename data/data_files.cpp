@@ -279,7 +279,8 @@ char begins_with_json(const fs::path& file) {
   const size_t first = text.find_first_not_of(" \t\r\n"),
                object = text.find_first_not_of("[ \t\r\n", first),
                name = text.find_first_not_of(" \t", object + 1);
-  if (object == text.npos || name == text.npos || text[object] != '{' || text[name] != '"') return 0;
+  if (object == text.npos || name == text.npos || text[object] != '{' || text[name] != '"')
+    return 0;
   const std::string line = text.substr(object, text.find('\n', object) - object);
   try {
     parse_json("[" + line.substr(0, line.rfind('}') + 1) + "]");
