@@ -128,8 +128,8 @@ MakeTokenizer tokenizer_learner(const std::string& name);
 /// anything else and says what is wrong.
 std::unique_ptr<Tokenizer> parse_tokenizer(std::string_view json);
 
-/// `parse_tokenizer` of a file; or the tokenizer of a run's folder, of a checkpoint in it or of that
-/// one's config.json; of nanoGPT's meta.pkl; or of another program's files or folder
+/// `parse_tokenizer` of a file; or the tokenizer of a run's folder, of a checkpoint in it, or of
+/// that one's config.json; of nanoGPT's meta.pkl; or of another program's files or folder
 /// (bpe::load_tokenizer). Errors start with the file's name.
 std::unique_ptr<Tokenizer> load_tokenizer(const std::filesystem::path& path);
 

@@ -5,8 +5,8 @@
 // FAULTS_AT: which call, from 0; the later ones succeed. FAULTS_KIND: kill; the number of an error;
 // full: no space from this call on; short: a write takes half. FAULTS_UNDER: only calls on files
 // under this folder count. FAULTS_LOCK: the number of an error that each lock there gives, as on a
-// file system without locks. FAULTS_COUNT: a file that gets the number of calls at the end, and that
-// of those until the first checkpoint was in place.
+// file system without locks. FAULTS_COUNT: a file that gets the number of calls at the end, and
+// that of those until the first checkpoint was in place.
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <sys/types.h>
