@@ -521,9 +521,9 @@ TEST(TextDataset, SaysWhereATextHasBytesOfZero) {
                     bad = folder.write("bad.txt", "a text\n" + std::string(9, '\0')).string();
   for (const bool bytes : {false, true}) {
     const auto tokenizer = bytes ? std::make_shared<ByteTokenizer>() : nullptr;
-    TextDataset({good}, tokenizer);
+    const TextDataset quiet({good}, tokenizer);
     EXPECT_EQ(said, "");
-    TextDataset({good, bad}, tokenizer);
+    const TextDataset told({good, bad}, tokenizer);
     EXPECT_EQ(said.rfind(bad + ": has bytes of 0, ", 0), 0u) << said;
     EXPECT_TRUE(
         said.ends_with(": tr -d '\\0' < " + bad + " > " + (folder / "bad_converted.txt").string()))
