@@ -206,7 +206,7 @@ std::vector<double> recursive(const Graph& graph, int loss) {
 }
 
 TEST(ExercisesDeathTest, ARecursionThatIsTooDeepIsExplained) {
-  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  testing::GTEST_FLAG(death_test_style) = "threadsafe";  // GTEST_FLAG_SET is newer than 1.11
   char program[] = "exercise";
   char* arguments[] = {program, nullptr};
   setenv("OMP_WAIT_POLICY", "passive", 1);

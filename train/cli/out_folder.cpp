@@ -255,8 +255,8 @@ void OutFolder::lock() {
                   "; wait for its end, or choose another --out_dir"});
   }
   const std::string owner = std::to_string(::getpid());
-  if (::ftruncate(lock_, 0) == 0)
-    static_cast<void>(::pwrite(lock_, owner.data(), owner.size(), 0));  // for people only
+  [[maybe_unused]] const bool written =  // for people only
+      ::ftruncate(lock_, 0) == 0 && ::pwrite(lock_, owner.data(), owner.size(), 0) > 0;
 }
 
 // Also removes the folder, if the constructor made it and it is still empty.
