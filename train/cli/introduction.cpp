@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <regex>
 #include <string>
 #include <vector>
 
@@ -17,6 +16,17 @@
 namespace ink {
 namespace {
 
+// "h.0.attn.weight" -> "h.*.attn.weight"
+std::string without_numbers(const std::string& name) {
+  std::string kind;
+  for (size_t at = 0, end; at < name.size(); at = end + 1) {
+    end = std::min(name.find('.', at), name.size());
+    const bool is_number = name.find_first_not_of("0123456789", at) == end && end < name.size();
+    kind += is_number ? "*." : name.substr(at, end + 1 - at);
+  }
+  return kind;
+}
+
 // One line per kind of parameter: those of blocks that are alike are one, h.*. Where the terminal
 // is too narrow for the table, its columns are.
 void print_parameters(Console& console, Trainer& trainer) {
@@ -25,12 +35,11 @@ void print_parameters(Console& console, Trainer& trainer) {
     int64_t elements;
     std::string count = {};
   };
-  static const std::regex number("(^|\\.)[0-9]+(?=\\.)");
   std::vector<Row> rows;
   for (const auto& [name, parameter] : trainer.model().named_parameters()) {
     TextStream shape;
     shape << parameter.shape();
-    const Row row{std::regex_replace(name, number, "$1*"), shape.str(), parameter.numel()};
+    const Row row{without_numbers(name), shape.str(), parameter.numel()};
     const auto alike = std::find_if(rows.begin(), rows.end(), [&](const Row& other) {
       return other.name == row.name && other.shape == row.shape;
     });
