@@ -390,11 +390,17 @@ TEST(CommandLine, SuggestsByBeginningsAndByOtherPrograms) {
 
 // ---- names of other programs
 
-// What is typed, of a row.
-std::string foreign_text(const OtherName& row) {
-  const bool is_short = row.name[0] == '-';
-  const std::string value = row.value, name = is_short ? row.name : std::string("--") + row.name;
-  return name + (value.empty() ? "" : (is_short ? " " : "=") + value);
+// What is typed: each name of a row with its value.
+std::vector<std::string> foreign_texts(const OtherName& row) {
+  std::vector<std::string> texts;
+  const std::string value = row.value;
+  std::istringstream names(row.names);
+  for (std::string name; names >> name;) {
+    const bool is_short = name[0] == '-';
+    texts.push_back((is_short ? "" : "--") + name +
+                    (value.empty() ? "" : (is_short ? " " : "=") + value));
+  }
+  return texts;
 }
 // "a = 1, b = 2" -> "a", "b"; "a b=c" -> "a", "b"
 std::vector<std::string> ours_of(const OtherName& row) {
@@ -423,15 +429,15 @@ TEST(OtherNames, LeadToOptionsAndCommands) {
     for (const OtherName& row : program.names) {
       expect_typed(row.text);
       if (row.answer == Answer::left_out || row.answer == Answer::told) continue;
-      EXPECT_FALSE(ours_of(row).empty()) << row.name;
+      EXPECT_FALSE(ours_of(row).empty()) << row.names;
       for (const std::string& name : ours_of(row))
-        EXPECT_NE(std::count(names.begin(), names.end(), name), 0) << row.name << " " << name;
+        EXPECT_NE(std::count(names.begin(), names.end(), name), 0) << row.names << " " << name;
       if (row.answer != Answer::like || std::string(row.text).find('=') == std::string::npos)
         continue;
       const TempFolder folder;  // nothing to resume: only that is wrong
       const Said said = run(
           {"train", "--print_config", std::string("--") + row.text, "--out_dir", folder / "none"});
-      EXPECT_NE(said.code, kUsage) << row.name << said.err;
+      EXPECT_NE(said.code, kUsage) << row.names << said.err;
     }
   }
   for (const OtherCommand& row : other_commands()) {
@@ -520,7 +526,7 @@ TEST(OtherNames, ThePageHasTheSameRows) {
         for (std::string name, before; ours >> name; before = " and ")
           answer += before + code("--" + name);
       }
-      rows.emplace_back(code(foreign_text(row)), answer);
+      for (const std::string& text : foreign_texts(row)) rows.emplace_back(code(text), answer);
     }
     expect_list(program.name, rows);
   }

@@ -190,7 +190,7 @@ std::vector<std::string> named_otherwise(const std::string& unknown,
   for (const OtherProgram& program : other_programs()) {
     for (const OtherName& row : program.names) {
       const bool is_name = row.answer == Answer::like || row.answer == Answer::same;
-      if (row.name != bare || !is_name || !found.empty()) continue;
+      if (!has_name(row, bare) || !is_name || !found.empty()) continue;
       TextStream ours(row.text);
       for (std::string name; ours >> name;)
         if (is_ours(name)) found.push_back(name);
@@ -475,7 +475,7 @@ void CommandOptions::Parser::fail_unknown(const std::string& label, const std::s
   bool takes_any = false;
   for (const OtherProgram& program : other_programs()) {
     for (const OtherName& row : program.names) {
-      if (row.name != name || !holds_for(row, command)) continue;
+      if (!has_name(row, name) || !holds_for(row, command)) continue;
       const std::string text = row.text;
       const bool sets = row.answer == Answer::same || row.answer == Answer::sets;
       if (sets ? find(text.substr(0, text.find(' '))) == nullptr : row.answer != Answer::left_out)

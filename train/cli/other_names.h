@@ -18,7 +18,8 @@ enum class Answer {
 
 /// In `text`, {sample --start TEXT} is what to type after the program's name.
 struct OtherName {
-  const char *name, *value;  // value: the row holds for it alone; "gpt2*": what begins so; "": any
+  const char *names;  // one or several, with spaces between
+  const char* value;  // the row holds for it alone; "gpt2*": what begins so; "": any
   Answer answer;
   const char* text;
   const char* commands = "";  // for which it holds; "": all, but train alone where a name is left
@@ -33,6 +34,7 @@ struct OtherProgram {
 const std::vector<OtherProgram>& other_programs();
 /// The value of a flag: true, True, TRUE or 1, and so for false; empty if the word is none.
 std::optional<bool> truth_of(const std::string& word);
+bool has_name(const OtherName& row, const std::string& name);
 bool holds_for(const OtherName& row, const std::string& command);
 /// The first row that holds for a name with its value in a command; null: none. Names have no
 /// dashes in front, except those of one letter or two.
