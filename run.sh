@@ -518,6 +518,7 @@ case $command in
     for ((at = 2; at <= $#; ++at)); do
       n=$((at + 1))
       [[ ${!at} != --processes ]] || train_together "${!n:-}" "${@:2:at-2}" "${@:at+2}"
+      [[ ${!at} != --processes=* ]] || train_together "${!at#*=}" "${@:2:at-2}" "${@:at+1}"
     done
     run_program "$@"
     ;;

@@ -373,8 +373,32 @@ TEST(CommandLine, SuggestsByBeginningsAndByOtherPrograms) {
   expect("train", "--head", "--n_head");
   expect("train", "--gqa", "--n_kv_head");
   expect("train", "--remat", "--recompute");
+  for (const auto& [name, suggested] : {std::pair{"validation_data", "--val_data"},
+                                        {"dev_data", "--val_data"},
+                                        {"max_lr", "--learning_rate"},
+                                        {"muon_lr", "--learning_rate"},
+                                        {"kv_head", "--n_kv_head"},
+                                        {"attention_heads", "--n_head"},
+                                        {"emb", "--n_embd"},
+                                        {"tokenizer_model", "--tokenizer"},
+                                        {"load_model", "--init_from or --out_dir"},
+                                        {"save_model", "--out_dir"},
+                                        {"steps_per_report", "--log_interval"},
+                                        {"decay", "--weight_decay or --decay_fraction"},
+                                        {"my_seed", "--seed"},
+                                        {"peak_lr", "--learning_rate"},
+                                        {"ckpt_every", "--eval_interval"},
+                                        {"resume_training", "--init_from=resume"}})
+    expect("train", std::string("--") + name, suggested);
+  for (const char* name : {"--my_model", "--my_data", "--min_iters"})  // no option means that
+    expect_refused({"train", name, "1"}, std::string("there is no option ") + name + "\n");
+  expect("sample", "-p", "--start");
   for (const auto& [command, name, text] :
        {std::tuple{"train", "--act", "; the GPT's MLP has GELU"},
+        {"train", "--beams", "; there is no beam search"},
+        {"train", "--compile_model", "; kernels are compiled"},
+        {"train", "--max_chars", "; all of a text is read"},
+        {"sample", "--stop", "; a sample has --max_new_tokens"},
         {"train", "--moe", "; there is no mixture of experts"},
         {"report", "--port", "; there is no server"},
         {"bench", "--out_dir", "\n"},
@@ -385,7 +409,7 @@ TEST(CommandLine, SuggestsByBeginningsAndByOtherPrograms) {
             std::string::npos);
   EXPECT_EQ(suggestion("sam", {"sample", "train"}), "; did you mean sample?");
   EXPECT_EQ(suggestion("lr", {"learning_rate"}), "; did you mean learning_rate?");  // of a file
-  EXPECT_EQ(suggestion("val_data", {"data", "device"}, "--"), "; did you mean --data?");
+  EXPECT_EQ(suggestion("my_device", {"data", "device"}, "--"), "; did you mean --device?");
 }
 
 // ---- names of other programs
@@ -602,6 +626,15 @@ TEST(OtherNames, NanoGptsCommandLinesAreTaken) {
   expect_refused({"train", "--device=mps"}, "--device cpu");
   expect_refused({"sample", "--compile=False", "--init_from=resume", "--dtype", "float32", "--x"},
                  "there is no option --x");
+  for (const auto& [command, name] : {std::pair{"eval", "--eval_only=True"},
+                                      {"eval", "--do_eval"},
+                                      {"sample", "--sample_only"},
+                                      {"sample", "--inference_only=1"},
+                                      {"bench", "--overfit_single_batch"},
+                                      {"look", "--write_tensors"},
+                                      {"eval", "--init_from=resume"}})  // which it does by itself
+    expect_refused({command, name, "--x"}, "there is no option --x");
+  expect_refused({"train", "--dry_run"}, "type inkling train --check");
   expect_refused({"train", "--trainer.max_iters=3"}, "did you mean --max_iters?");
   expect_refused({"train", "--train.micro_batch_size", "3"}, "did you mean --batch_size?");
 }
@@ -855,6 +888,7 @@ TEST(CommandLine, HabitsAreAnswered) {
     expect_refused({command, text}, "; to read this text, say --data before it");
   expect_refused({"train", yaml}, "; a config file has lines NAME = VALUE");
   expect_refused({"sample", "Once upon"}, "; to continue a text, say --start before it");
+  expect_refused({"sample", "--start", "Once", "upon"}, "a text of several words stands in quotes");
   expect_refused({"report", "--out_dir", "x"}, "need no name: inkling report FOLDER");
   expect_refused({"suggest", "--hours", "1"}, "did you mean --minutes?");
   expect_refused({"train", "--temperature", "1"}, "type inkling sample --start TEXT");

@@ -196,6 +196,8 @@ has "with $(($(nproc) > 2 ? $(nproc) / 2 : 1)) threads"
 called '^dpkg-query .*openmpi-bin'
 run 'processes after other options' -- train --seed 3 --processes 2 --bias
 has "-n 2 $checkout/build/mpi/inkling train --seed 3 --bias"
+run 'processes with =' -- train --seed 3 --processes=2 --bias
+expect 0 "train --seed 3 --bias"; has "-n 2 "
 run 'at the end, without a number' -- train --seed 3 --processes
 expect 2 "expected train --processes N, got 'nothing'"
 run 'as a user, with threads' ID=7 OMP_NUM_THREADS=5 -- train --processes 3; expect 0 'with 5 threads'

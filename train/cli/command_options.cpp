@@ -157,6 +157,8 @@ std::vector<std::string> nearest(const std::string& unknown,
   const size_t most = unknown.size() < 5 ? 1 : std::max<size_t>(2, unknown.size() / 3);
   if (unknown.size() > 100 || found == names.end() || edit_distance(unknown, *found) > most)
     return {};
+  const std::string both = unknown.substr(0, 4) + found->substr(0, 4);
+  if (both == "max_min_" || both == "min_max_") return {};  // the opposite
   return {*found};
 }
 
@@ -170,11 +172,11 @@ std::vector<std::string> completed(const std::string& unknown,
   return found.size() > kMost ? std::vector<std::string>() : found;
 }
 
-// The names that it ends with: "val_data" with "data".
+// The names that it ends with: "my_seed" with "seed". "save_model" and "dev_data" mean other things.
 std::vector<std::string> ended(const std::string& unknown, const std::vector<std::string>& names) {
   std::vector<std::string> found;
   for (const std::string& name : names)
-    if (unknown.ends_with("_" + name)) found.push_back(name);
+    if (name != "model" && name != "data" && unknown.ends_with("_" + name)) found.push_back(name);
   return found;
 }
 
@@ -434,7 +436,10 @@ std::string CommandOptions::Parser::option_for(const std::string& word) const {
     return "; to name this run, say --out_dir before it";
   if (find("data") != nullptr && std::filesystem::exists(path, ignored))
     return "; to read this text, say --data before it";
-  return find("start") != nullptr ? "; to continue a text, say --start before it" : "";
+  if (find("start") == nullptr) return "";
+  return given.count(find("start")) > 0 ? "; a text of several words stands in quotes, as in "
+                                          "--start 'One day'"
+                                        : "; to continue a text, say --start before it";
 }
 
 // Takes a name that other programs have, or says what to type here. False: it is not known here.
@@ -443,13 +448,18 @@ bool CommandOptions::Parser::translate(const std::string& label, const std::stri
                                        std::vector<GivenOption>& all) {
   const OtherName* row = other_name(name, value.value_or(""), command);
   if (row == nullptr || row->answer == Answer::like) return false;
-  if (row->answer == Answer::told)
+  const std::string text = row->text;
+  const bool is_told = row->answer == Answer::told,
+             is_this = is_told && (text.find("{" + command + "}") != text.npos ||
+                                   text.find("{" + command + " --out_dir FOLDER}") != text.npos);
+  if (is_told && !is_this)
     throw UsageError(fmt::format("there is no {}; {}",
                                  (config_file.empty() ? "option " : "setting ") + label,
                                  with_typed(row->text, typed(""))));
   if (config_file.empty()) answered.insert(name);
-  if (row->answer == Answer::left_out) {
-    left_out.emplace_back(with_typed(row->text, typed("")), label);
+  if (is_this || row->answer == Answer::left_out) {
+    left_out.emplace_back(is_this ? command + " does it by itself" : with_typed(text, typed("")),
+                          label);
     return true;
   }
   if (row->answer == Answer::same) {

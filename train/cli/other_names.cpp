@@ -40,6 +40,15 @@ constexpr const char* kMomentum = "muon takes Nesterov's step, and sgd does not;
 constexpr const char* kNoSmoothing = "targets are not smoothed; leave it out, or see --z_loss";
 constexpr const char* kNoLora = "all weights are trained: --init_from FOLDER begins with a run's";
 constexpr const char* kShuffled = "windows are drawn at random; leave it out";
+constexpr const char* kBeams = "there is no beam search; --temperature 0 takes the likeliest token";
+constexpr const char* kLength =
+    "a sample has --max_new_tokens tokens, whatever they are; leave it out";
+constexpr const char* kStream = "a sample is shown as it is chosen; leave it out";
+constexpr const char* kInitial = "weights begin as GPT-2's, N(0, 0.02); leave it out";
+constexpr const char* kRepeats = "the same command and --seed give the same bits; leave it out";
+constexpr const char* kBatches = "no other process loads batches; leave it out";
+constexpr const char* kWholeText =
+    "all of a text is read; for its first N bytes, type head -c N FILE > PART, and --data PART";
 constexpr const char* kOneBatch = "to train on one random batch, type {bench}";
 
 bool has_word(const std::string& words, const std::string& word) {
@@ -63,7 +72,7 @@ const std::vector<OtherProgram>& other_programs() {
         {"eval_only", "false", left_out, "train trains"},
         {"eval_only", "", told, kEvaluates},
         {"init_from", "gpt2*", told, "GPT-2's weights cannot be read; name the folder of a run"},
-        {"init_from", "resume", left_out, "the run in out_dir is taken", "sample"},
+        {"init_from", "resume", left_out, "the run in out_dir is taken", "sample eval"},
         {"real_data", "", left_out,
          "bench trains on random tokens, which take the same time", "bench"},
         {"wandb_log wandb_project wandb_run_name", "", left_out, kLogged}}},
@@ -167,8 +176,7 @@ const std::vector<OtherProgram>& other_programs() {
         {"model_name_or_path pretrained_model_name_or_path", "", like, "init_from out_dir"},
         {"no_cuda use_cpu", "", like, "device=cpu"},
         {"no_repeat_ngram_size", "", like, "repetition_penalty"},
-        {"num_beams", "", told,
-         "there is no beam search; --temperature 0 takes the likeliest token"},
+        {"num_beams", "", told, kBeams},
         {"num_return_sequences", "", like, "num_samples"},
         {"num_warmup_steps warmup_ratio warmup_steps", "", like, "warmup_iters"},
         {"optim", "", like, "optimizer"},
@@ -219,62 +227,83 @@ const std::vector<OtherProgram>& other_programs() {
         {"words", "", like, "max_new_tokens"}}},
       {"Others",
        {{"-g -n max_tokens n_predict tokens", "", like, "max_new_tokens"},
-        {"accum accumulate grad_accum", "", like, "gradient_accumulation_steps"},
+        {"-p prompt", "", like, "start"},
+        {"accum accumulate accumulate_grad_batches accumulation_steps grad_acc grad_accum "
+         "grad_accum_steps", "", like, "gradient_accumulation_steps"},
         {"act activation", "", told, kActivation},
         {"adam_eps eps", "", told, kEpsilon},
         {"allow_tf32 tf32", "", told, kTf32},
         {"amp half mixed_precision use_amp", "", like, "dtype=bfloat16"},
         {"attention_dropout attn_dropout emb_dropout embedding_dropout hidden_dropout", "", like,
          "dropout"},
+        {"attention_heads head heads num_attention_heads num_heads", "", like, "n_head"},
+        {"base_lr initial_lr lr max_lr muon_lr peak_lr", "", like, "learning_rate"},
         {"batch bs eval_batch_size train_batch_size", "", like, "batch_size"},
+        {"beam_size beams", "", told, kBeams},
         {"betas", "", like, "beta1 beta2"},
-        {"block context context_len context_length context_size ctx ctx_size max_context "
-         "max_position_embeddings n_ctx n_positions seq_len sequence_len train_seq_len "
-         "val_seq_len window window_size", "", like, "block_size"},
+        {"block context context_len context_length context_size context_window ctx ctx_size "
+         "max_context max_position_embeddings n_ctx n_positions seq_len seq_length seqlen "
+         "sequence_len train_seq_len val_seq_len window window_size", "", like, "block_size"},
         {"blocks depth layers n_blocks num_blocks num_hidden_layers num_layers", "", like,
          "n_layer"},
-        {"bpe tokenizer_file vocab vocab_file", "", like, "tokenizer"},
-        {"checkpoint checkpoint_path ckpt from_pretrained load load_checkpoint pretrained "
-         "pretrained_model_name weights", "", like, "init_from out_dir"},
-        {"checkpoint_every checkpoint_interval eval_every eval_freq save_checkpoint save_every "
-         "save_freq val_interval", "", like, "eval_interval"},
-        {"clip clip_grad clip_grad_norm grad_norm gradient_clip_val max_gradient_norm", "", like,
-         "grad_clip"},
+        {"bpe tokenizer_file tokenizer_model vocab vocab_file vocab_path", "", like, "tokenizer"},
+        {"checkpoint checkpoint_path ckpt from_pretrained load load_checkpoint load_model "
+         "model_path pretrained pretrained_model_name weights", "", like, "init_from out_dir"},
+        {"checkpoint_every checkpoint_interval ckpt_every eval_every eval_freq save_checkpoint "
+         "save_every save_freq steps_per_eval val_check_interval val_every val_freq val_interval",
+         "", like, "eval_interval"},
+        {"clip clip_grad clip_grad_norm grad_norm gradient_clip_val gradient_clipping "
+         "max_gradient_norm", "", like, "grad_clip"},
+        {"compile_model", "", told, kCompiled},
+        {"config_file", "", like, "config"},
+        {"continue_from hf_checkpoint load_from weights_from", "", like, "init_from"},
         {"cooldown_frac cooldown_steps lr_decay", "", like, "lr_decay_iters"},
         {"corpus data_dir data_files data_path data_root dataset_dir dataset_path shards "
-         "text_file train_bin train_files", "", like, "data"},
+         "text_data text_file train_bin train_data train_data_path train_files", "", like, "data"},
         {"cpu cpu_only", "", like, "device=cpu"},
         {"cuda gpu use_cuda", "", like, "device=cuda"},
-        {"d_ff ff_mult ffn_dim mlp_ratio n_inner", "", told, kMlp},
-        {"d_model dim emb_dim embed_dim embedding_dim hidden hidden_dim hidden_size model_dim "
-         "n_hidden width", "", like, "n_embd"},
+        {"d_ff ff_mult ffn_dim mlp_dim mlp_ratio n_inner", "", told, kMlp},
+        {"d_model dim emb emb_dim embed_dim embedding_dim embedding_size hidden hidden_dim "
+         "hidden_size model_dim n_hidden width", "", like, "n_embd"},
         {"data_seed manual_seed random_seed rng_seed", "", like, "seed"},
-        {"ddp distributed fsdp gpus master_addr master_port nnodes node_rank num_gpus "
+        {"ddp distributed fsdp gpus master_addr master_port ngpus nnodes node_rank num_gpus "
          "num_processes processes rank tensor_parallel world_size", "", told, kOneProcess},
+        {"decay", "", like, "weight_decay decay_fraction"},
+        {"deterministic", "", told, kRepeats},
+        {"dev_data eval_data test_data val_bin val_file val_files valid_data valid_file "
+         "valid_path validation_data", "", like, "val_data"},
+        {"disable_tqdm quiet verbose", "", told,
+         "log_interval sets how often a line is shown; leave it out"},
         {"early_stopping patience", "", told, kNoStop},
-        {"epochs iterations iters max_epochs max_train_steps n_epochs n_iters n_steps num_epochs "
-         "num_steps steps total_steps train_steps", "", like, "max_iters"},
-        {"eta_min final_lr lr_min min_learning_rate", "", like, "min_lr"},
+        {"end_lr eta_min final_lr lr_min min_learning_rate", "", like, "min_lr"},
+        {"epoch epochs iterations iters max_epochs max_iterations max_step max_train_steps "
+         "n_epochs n_iter n_iters n_steps num_epochs num_steps steps total_steps total_tokens "
+         "train_iters train_steps training_steps", "", like, "max_iters"},
         {"eval_batches num_eval_batches val_batches val_iters val_tokens", "", like, "eval_iters"},
-        {"exp_name experiment experiment_name folder name output save save_dir", "", like,
-         "out_dir"},
+        {"exp_name experiment experiment_name folder name output output_path save save_dir "
+         "save_model workdir", "", like, "out_dir"},
         {"file files input input_file text", "", like, "data start"},
-        {"flash_attention flash_attn fused use_flash_attention", "", told, kFused},
+        {"flash_attention flash_attention_2 flash_attn fused use_flash_attention", "", told,
+         kFused},
         {"fp32", "", like, "dtype=float32"},
-        {"gqa kv_heads mqa num_key_value_heads", "", like, "n_kv_head"},
-        {"head heads num_attention_heads num_heads", "", like, "n_head"},
-        {"hf_checkpoint weights_from", "", like, "init_from"},
+        {"frequency_penalty presence_penalty repeat_penalty", "", like, "repetition_penalty"},
+        {"gpu_id", "", like, "device"},
+        {"gqa kv_head kv_heads mqa num_key_value_heads", "", like, "n_kv_head"},
+        {"greedy", "", told, "--temperature 0 takes the likeliest token"},
         {"hours max_hours max_time time_limit", "", like, "max_minutes minutes"},
+        {"ignore_eos min_length min_new_tokens stop", "", told, kLength, "sample"},
+        {"initializer_range", "", told, kInitial},
         {"label_smoothing", "", told, kNoSmoothing},
         {"length", "", like, "max_new_tokens block_size"},
-        {"log_every log_freq log_steps print_every print_freq print_interval", "", like,
-         "log_interval"},
+        {"log_dir tensorboard", "", told, kTensorBoard},
+        {"log_every log_freq log_steps print_every print_freq print_interval report_every "
+         "steps_per_report", "", like, "log_interval"},
         {"lora lora_r lora_rank qlora use_lora", "", told, kNoLora},
-        {"lr", "", like, "learning_rate"},
+        {"max_chars", "", told, kWholeText},
         {"max_new_tokens min_p num_samples repetition_penalty start temperature top_k top_p",
          "", told, kOfSample},
-        {"moe num_experts", "", told, kNoExperts},
         {"model_name", "", told, kSizes},
+        {"moe num_experts", "", told, kNoExperts},
         {"n", "", like, "num_samples"},
         {"n_vocab", "", told, kVocabulary},
         {"nesterov", "", told, kMomentum},
@@ -282,25 +311,26 @@ const std::vector<OtherProgram>& other_programs() {
         {"opt optimizer_type", "", like, "optimizer"},
         {"out_dir", "", told,
          "where runs are compared, their folders need no name: {report FOLDER}", "report"},
+        {"pin_memory", "", told, kBatches},
         {"port", "", told, "there is no server; a browser opens FOLDER/report.html"},
         {"precision", "", like, "dtype"},
-        {"project use_wandb wandb", "", told, kLogged},
-        {"prompt", "", like, "start"},
-        {"quiet verbose", "", told, "log_interval sets how often a line is shown; leave it out"},
+        {"project use_wandb wandb wandb_entity wandb_mode wandb_name", "", told, kLogged},
+        {"prompt_file", "", told, "type {sample --start FILE:prompt.txt}"},
         {"remat", "", like, "recompute"},
-        {"resume", "", like, "init_from=resume"},
+        {"restart resume resume_training", "", like, "init_from=resume"},
         {"rope rotary use_rope", "", told, kRope},
+        {"rope_base", "", like, "rope_theta"},
         {"samples", "", like, "num_samples sample_interval"},
         {"shuffle", "", told, kShuffled},
+        {"steps_per_epoch", "", like, "max_iters eval_interval"},
+        {"stream", "", told, kStream, "sample"},
         {"temp", "", like, "temperature"},
-        {"tensorboard", "", told, kTensorBoard},
-        {"test_data val_bin val_file val_files valid_file", "", like, "val_data"},
-        {"test_size test_split train_split val_ratio val_split validation_split", "", like,
-         "val_fraction"},
+        {"test_size test_split train_split val_ratio val_size val_split validation_split "
+         "validation_split_percentage", "", like, "val_fraction"},
         {"tie_embeddings tie_weights", "", told, kTied},
         {"topk", "", like, "top_k"},
         {"topp", "", like, "top_p"},
-        {"warmup", "", like, "warmup_iters"},
+        {"warmup warmup_epochs", "", like, "warmup_iters"},
         {"wd", "", like, "weight_decay"}}}};
   return programs;
 }
