@@ -300,12 +300,11 @@ DataFiles files_of(const std::vector<std::string>& names, bool as_val) {
   for (const std::string& name : names) {
     DataFiles found{{name}, {}, false, false, ""};
     std::error_code unknown;
+    check_is_name(name);
     if (fs::is_directory(name, unknown)) {
       found = files_of_folder(name);
     } else if (name == kPreparedFile) {
       found.train = {fs::path(".") / name};
-    } else if (name == "fables" && !fs::exists(name, unknown)) {
-      detail::fail({"fables is the built-in language, which needs no file: leave the option out"});
     } else if (const Paths fit = files_by_pattern(name); !fit.empty()) {
       found.train = fit;
     }
@@ -465,6 +464,19 @@ std::string said_of_fields(const Paths& texts) {
            (has_lines && !of_lines ? " of a *.jsonl" : "");
   }
   return "";
+}
+
+void check_is_name(const std::string& name) {
+  std::error_code unknown;
+  if (fs::exists(name, unknown)) return;
+  const auto fail = [&](const char* why) {
+    detail::fail({name, ": there is no such file; ", why});
+  };
+  if (name == "-") fail("standard input is called /dev/stdin");
+  if (name == "fables") fail("the built-in language needs none: leave the option out");
+  if (name.starts_with("task:")) fail("a task stands alone, as in --data task:addition");
+  if (name.find("://") != name.npos) fail("nothing is fetched: download it, and name its file");
+  if (name.find(',') != name.npos) fail("several stand apart, as in --data a.txt b.txt");
 }
 
 void check_no_run(const fs::path& folder) {

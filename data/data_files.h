@@ -67,6 +67,9 @@ std::string said_of_same(const std::vector<std::filesystem::path>& train,
 /// A sentence where one of these texts has fields, as JSON and CSV do, of which all are taken.
 std::string said_of_fields(const std::vector<std::filesystem::path>& texts);
 
+/// Throws if no file has this name, and if it seems to be something else, such as a URL.
+void check_is_name(const std::string& name);
+
 /// Throws if the folder is that of a run, which holds no data.
 void check_no_run(const std::filesystem::path& folder);
 

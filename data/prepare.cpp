@@ -496,6 +496,7 @@ std::vector<fs::path> files_to_prepare(const std::vector<std::string>& names) {
   std::vector<fs::path> files;
   for (const std::string& name : names) {
     if (!file_operation([&] { return fs::is_directory(name); })) {
+      check_is_name(name);
       check_no_ids(name);
       files.emplace_back(name);
       continue;

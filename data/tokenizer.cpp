@@ -60,8 +60,10 @@ bool is_binary(std::string_view bytes) {
   const size_t line_start = before.rfind('\n') + 1;  // npos + 1 is 0
   const auto column = 1 + std::count_if(before.begin() + static_cast<ptrdiff_t>(line_start),
                                         before.end(), std::not_fn(utf8::continues));
-  detail::fail({"encode: character ", describe(character), " at line ", line, ", column ", column,
-                " is not in the vocabulary of ", vocab_size, " characters"});
+  detail::fail(
+      {"encode: character ", describe(character), " at line ", line, ", column ", column,
+       " is not in the vocabulary of ", vocab_size, " characters",
+       character == '\r' ? "; to leave it out, as Python does: tr -d '\\r' < FILE > NEW" : ""});
 }
 
 void check_id(int64_t id, int64_t vocab_size) {

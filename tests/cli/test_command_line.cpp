@@ -888,6 +888,17 @@ TEST(CommandLine, HabitsAreAnswered) {
     expect_refused({command, text}, "; to read this text, say --data before it");
   expect_refused({"train", yaml}, "; a config file has lines NAME = VALUE");
   expect_refused({"sample", "Once upon"}, "; to continue a text, say --start before it");
+  for (const char* word : {"yes", "off"})
+    expect_refused({"train", "--bias", word},
+                   "--bias: expected true or false, got '" + std::string(word));
+  for (const char* dash : {"\u2014", "\u2013\u2013", "\u2212"}) {
+    const std::string option = std::string(dash) + "max_iters";
+    expect_refused({"train", option, "3"},
+                   option + ": its dash is one of documents; type --max_iters");
+    expect_refused({"train", "--data", text, option, "3"}, "type --max_iters");
+  }
+  EXPECT_EQ(option_typed("--out_dir", "--x"), "--out_dir=--x");
+  EXPECT_EQ(option_typed("--out_dir", "a b"), "--out_dir 'a b'");
   expect_refused({"sample", "--start", "Once", "upon"}, "a text of several words stands in quotes");
   expect_refused({"report", "--out_dir", "x"}, "need no name: inkling report FOLDER");
   expect_refused({"suggest", "--hours", "1"}, "did you mean --minutes?");
@@ -1056,6 +1067,29 @@ TEST(CommandLine, SeveralProcessesNeedAnEngine) {
             "with -DINKLING_MPI=ON (./run.sh build mpi, in build/mpi), or start one process\n");
   EXPECT_EQ(second.out + second.err, "");
   EXPECT_FALSE(std::filesystem::exists(folder / "out"));
+}
+
+// Words that no file is called by.
+TEST(CommandLine, NamesThatAreNoFilesAreAnswered) {
+  const TempFolder folder;
+  const std::string text = folder.write("a.txt", "abc");
+  for (const auto& [name, answer] :
+       {std::pair{"-", "standard input is called /dev/stdin"},
+        {"https://x.org/a.txt", "nothing is fetched: download it"},
+        {"a.txt,b.txt", "several stand apart, as in --data a.txt b.txt"},
+        {"task:", "a task stands alone, as in --data task:addition"},
+        {"task:addition", "a task stands alone"}}) {
+    const std::string said = std::string(name) + ": there is no such file; " + answer;
+    for (const std::vector<std::string>& words :
+         {std::vector<std::string>{"train", "--out_dir", folder / "out", "--data", text, name},
+          {"train", "--out_dir", folder / "out", "--data", text, "--val_data", name},
+          {"tokenizer", "train", "--vocab_size", "300", "--out", folder / "x.json", name},
+          {"prepare", "--tokenizer", "byte", "--out_dir", folder / "out", name}}) {
+      const Said refused = run(words);
+      EXPECT_EQ(refused.code, kFailed) << words[0];
+      EXPECT_NE(refused.err.find(said), std::string::npos) << refused.err;
+    }
+  }
 }
 
 TEST(CommandLine, ErrorsOfValuesNameTheirOptions) {

@@ -92,7 +92,8 @@ TEST(CharTokenizer, NamesAnUnknownCharacterAndItsPlace) {
             "characters");
   EXPECT_EQ(
       error_of([&] { tokenizer.encode("a\r\n"); }),
-      "encode: character U+000D at line 1, column 2 is not in the vocabulary of 5 characters");
+      "encode: character U+000D at line 1, column 2 is not in the vocabulary of 5 characters; "
+      "to leave it out, as Python does: tr -d '\\r' < FILE > NEW");
 }
 
 struct InParts {
@@ -568,7 +569,8 @@ TEST(DataFiles, AFolderStandsForItsFiles) {
                                    "wrote are in its folder samples");
   EXPECT_EQ(files_of({z}, {"/dev/zero"}), "--val_data: /dev/zero: expected a file, got a device");
   EXPECT_EQ(files_of({"fables"}),
-            "--data: fables is the built-in language, which needs no file: leave the option out");
+            "--data: fables: there is no such file; the built-in language needs none: leave the "
+            "option out");
   EXPECT_EQ(files_of({"/none"}), "--data: /none: cannot open: No such file or directory");
 }
 

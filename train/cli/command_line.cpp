@@ -133,6 +133,10 @@ std::string program_name = "inkling";
 
 std::string typed(const std::string& command) { return for_shell(program_name) + " " + command; }
 
+std::string option_typed(const std::string& option, const std::string& value) {
+  return option + (value.starts_with("--") || value == "-h" ? "=" : " ") + for_shell(value);
+}
+
 bool is_read_once(const std::string& file) {
   std::error_code unknown;
   return file.starts_with("/dev/") || std::filesystem::is_fifo(file, unknown);

@@ -27,6 +27,8 @@ int run_commands(int argc, char** argv, const Commands& others);
 
 /// What a user types to run a command of this program, with the name by which it was called.
 std::string typed(const std::string& command);
+/// "--out_dir FOLDER" as a user types it; with "=" where the value looks like an option.
+std::string option_typed(const std::string& option, const std::string& value);
 
 /// Was a run's data file read once, as a pipe is, or is it another in each process, as /dev/stdin?
 bool is_read_once(const std::string& file);

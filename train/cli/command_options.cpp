@@ -115,6 +115,19 @@ bool is_short_option(const std::string& word) {
          std::isalpha(static_cast<unsigned char>(word[1])) != 0;
 }
 
+// Bytes of the dashes in front that documents have in place of "--".
+size_t other_dashes(const std::string& word) {
+  size_t bytes = 0;
+  for (const std::string_view dash : {"\u2014", "\u2013", "\u2012", "\u2212"})
+    while (std::string_view(word).substr(bytes).starts_with(dash)) bytes += dash.size();
+  return bytes;
+}
+
+// Is it meant for a flag, which does not take it?
+bool is_yes_or_no(const std::string& word) {
+  return word == "yes" || word == "no" || word == "on" || word == "off";
+}
+
 // The number that a text is, in decimal digits; empty if it is none.
 std::optional<double> plain_number(const std::string& text) {
   if (text.find_first_not_of("0123456789+-.eE") != std::string::npos) return {};
@@ -511,6 +524,9 @@ std::vector<GivenOption> CommandOptions::Parser::read_arguments(const Arguments&
   };
   for (size_t i = 0; i < arguments.size(); ++i) {
     const std::string& word = arguments[i];
+    if (const size_t dashes = other_dashes(word); dashes > 0 && !takes_own)
+      throw UsageError(fmt::format("{}: its dash is one of documents; type --{}",
+                                   printable(word, 60), printable(word.substr(dashes), 60)));
     const bool is_llmc = word == "-h" && (next(i) == "0" || next(i) == "1");
     if (word == "-h" && !is_llmc) {
       all.push_back({find("help"), word, {}});
@@ -563,13 +579,14 @@ std::vector<GivenOption> CommandOptions::Parser::read_arguments(const Arguments&
     all.push_back({option, "--" + name, {}});
     Arguments& values = all.back().values;
     if (end < word.size()) values.push_back(word.substr(end + 1));
-    // An argument of the command itself may be 0 or 1, too.
-    const bool is_value = next(i) && truth_of(*next(i)) && (!takes_own || next(i)->size() > 1);
+    // An argument of the command itself may be 0 or 1, too, or be called yes.
+    const bool is_value = next(i) && (takes_own ? truth_of(*next(i)) && next(i)->size() > 1
+                                                : truth_of(*next(i)) || is_yes_or_no(*next(i)));
     if (values.empty() && option->most_values == 0 && is_value) values.push_back(arguments[++i]);
     const auto ends = [&] {  // --data input.txt config.py, --data input.txt -b 4
       return (config != nullptr && !values.empty() && !is_config_file(values[0]) &&
               is_config_file(*next(i))) ||
-             (option->most_values > 1 && is_short_option(*next(i)));
+             (option->most_values > 1 && (is_short_option(*next(i)) || other_dashes(*next(i)) > 0));
     };
     while (std::ssize(values) < option->most_values && next(i) && !ends())
       values.push_back(arguments[++i]);

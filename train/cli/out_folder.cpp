@@ -97,7 +97,7 @@ OldRun describe_run(const fs::path& folder) {
 // A command stands at the end of its line, so that it can be copied.
 std::string refusal(const fs::path& folder) {
   const OldRun old = describe_run(folder);
-  const std::string in = " --out_dir " + for_shell(folder.string());
+  const std::string in = " " + option_typed("--out_dir", folder.string());
   std::string text = fmt::format("{} holds {}.", folder.string(), old.text);
   const auto add = [&](const char* what, const std::string& command) {
     text += fmt::format("\n{}: {}{}", what, typed(command), in);

@@ -102,7 +102,7 @@ int prepare_command(const Arguments& arguments) {
     console.paragraph(
         "This tokenizer has no token for the end of a document: one follows the other without a "
         "mark. train --pack within keeps its windows within documents.");
-  console.line("Train on them: " + typed("train") + " --data " + for_shell(out_dir));
+  console.line("Train on them: " + typed("train ") + option_typed("--data", out_dir));
   return kOk;
 }
 

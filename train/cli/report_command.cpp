@@ -42,8 +42,8 @@ void check_is_run(const std::string& folder) {
   const std::filesystem::path file = std::filesystem::path(folder) / kMetricsFile;
   std::error_code ignored;
   INK_CHECK(std::filesystem::exists(file, ignored), "there is no run in ", printable(folder, 200),
-            ", which has no ", kMetricsFile, "; to make one: ", typed("train --out_dir"), " ",
-            for_shell(folder));
+            ", which has no ", kMetricsFile,
+            "; to make one: ", typed("train " + option_typed("--out_dir", folder)));
   if (std::filesystem::file_size(file, ignored) != 0) return;
   INK_CHECK(!is_locked(folder), "the run in ", printable(folder, 200),
             " has not logged a line yet; wait for its first");

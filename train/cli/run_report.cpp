@@ -62,7 +62,7 @@ static TrainConfig data_of(const Json& run) {
 }
 
 void add_command(Json& run, const std::string& out_dir) {
-  const std::string folder = " --out_dir " + for_shell(out_dir);
+  const std::string folder = " " + option_typed("--out_dir", out_dir);
   const auto add = [&](const std::string& command, const char* note, const std::string& data = "") {
     run["command"] = typed(command) + folder + data;
     run["command_note"] = note;

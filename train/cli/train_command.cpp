@@ -435,13 +435,13 @@ class TrainRun {
 
   // With --data, eval measures the whole of it, also what is trained on.
   std::string eval_typed() const {
-    return data_typed(config_).empty() ? typed("eval --out_dir") + " " + for_shell(config_.out_dir)
+    return data_typed(config_).empty() ? typed("eval ") + out_dir_typed()
                                        : resume_typed() + " --final_eval whole";
   }
   std::string resume_typed() const {
-    return typed("train --init_from resume --out_dir") + " " + for_shell(config_.out_dir) +
-           data_typed(config_);
+    return typed("train --init_from resume ") + out_dir_typed() + data_typed(config_);
   }
+  std::string out_dir_typed() const { return option_typed("--out_dir", config_.out_dir); }
 
   // The best model is chosen by the loss of the same batches every time. False: interrupted.
   bool evaluate_at_end() {
@@ -510,9 +510,8 @@ class TrainRun {
         had_all ? fmt::format("{} has all its {} steps; --max_iters trains it longer",
                               config_.out_dir, first_step_)
                 : "Trained in " + clock_text(seconds_since(start_));
-    console_.paragraph(fmt::format("{}. Saved in {}/ckpt. To let it write more: {} {}", done,
-                                   config_.out_dir, typed("sample --out_dir"),
-                                   for_shell(config_.out_dir)));
+    console_.paragraph(fmt::format("{}. Saved in {}/ckpt. To let it write more: {}{}", done,
+                                   config_.out_dir, typed("sample "), out_dir_typed()));
     if (checkpoint_exists(config_.out_dir, kBestCheckpoint)) console_.paragraph(best_text());
     profile_.finish(console_, config_);
     return kOk;
@@ -759,7 +758,7 @@ int train_command(const Arguments& arguments) {
     std::cerr << printable("inkling train: " + text) << "\n";
     if (saved)
       std::cerr << "To go on from the last checkpoint, start the processes with: "
-                << typed("train --init_from resume --out_dir") << " " << for_shell(out_dir) << "\n";
+                << typed("train --init_from resume ") << option_typed("--out_dir", out_dir) << "\n";
   };
   return run_together([&] { return train(arguments); }, tell, is_interrupted);
 }
