@@ -813,12 +813,19 @@ struct Columns {
 TEST(Help, FitsTheWidth) {
   for (const size_t columns : {44, 60, 80, 120}) {
     const Columns width(std::to_string(columns));
-    for (const std::string command : {"train", "sample", "eval", "bench", "draw", "look", "report",
-                                      "gradcheck", "info", "lesson", "exercise", "walkthrough"}) {
-      const Said help = run({command, "--help"});
+    std::vector<std::vector<std::string>> all{{"--help"}};
+    for (const char* command :
+         {"train", "sample", "eval", "bench", "draw", "look", "report", "gradcheck", "info",
+          "lesson", "exercise", "walkthrough", "tokenizer", "prepare", "suggest"})
+      all.push_back({command, "--help"});
+    for (const char* action : {"train", "encode", "decode", "show"})
+      all.push_back({"tokenizer", action, "--help"});
+    for (const std::vector<std::string>& command : all) {
+      const Said help = run(command);
+      EXPECT_FALSE(help.out.empty());
       std::istringstream lines(help.out);
       for (std::string line; std::getline(lines, line);)
-        EXPECT_LE(line.size(), columns) << command << ": " << line;
+        EXPECT_LE(line.size(), columns) << command[0] << ": " << line;
     }
   }
   const Columns unknown("");

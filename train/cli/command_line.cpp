@@ -120,11 +120,12 @@ int become_tools(int argc, char** argv) {
 }
 
 void print_help(std::ostream& out) {
-  out << fmt::format(
-      "inkling: trains GPTs, from scratch\n\nusage: {}     (COMMAND --help shows them)\n\n",
-      typed("COMMAND [options]"));
+  const size_t columns = help_columns();
+  const std::string usage = typed("COMMAND [options]     (COMMAND --help shows them)");
+  out << "inkling: trains GPTs, from scratch\n\n"
+      << filled("usage: " + usage, columns, 7) << "\n\n";
   for (const auto& [name, command] : commands())
-    out << filled(fmt::format("  {:<12} {}", name, command.help), shown_columns(), 15) << "\n";
+    out << filled(fmt::format("  {:<12} {}", name, command.help), columns, 15) << "\n";
 }
 
 std::string program_name = "inkling";

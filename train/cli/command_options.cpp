@@ -403,8 +403,7 @@ std::string CommandOptions::Parser::help() const {
   entries[0].left = "-h, --help";  // the last one
   entries[0].group = group;
   std::rotate(entries.begin(), entries.begin() + 1, entries.end());
-  const size_t columns = known_columns(STDOUT_FILENO);
-  return help_text(usage, description, entries, columns > 0 ? columns : 80);
+  return help_text(usage, description, entries, help_columns());
 }
 
 void CommandOptions::Parser::take(const GivenOption& one) const {

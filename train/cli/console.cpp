@@ -127,8 +127,9 @@ static bool shows_lines(int descriptor) {
          (size.ws_col > 0 || launched_processes() == 0);
 }
 
-size_t shown_columns() {
-  if (!shows_lines(STDOUT_FILENO)) return std::string::npos;
+size_t shown_columns() { return shows_lines(STDOUT_FILENO) ? help_columns() : std::string::npos; }
+
+size_t help_columns() {
   const size_t known = known_columns(STDOUT_FILENO);
   return known > 0 ? known : 80;
 }

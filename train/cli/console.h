@@ -38,6 +38,8 @@ size_t shown_columns();
 
 /// The width of the terminal that a descriptor is, or else COLUMNS; 0: neither is known.
 size_t known_columns(int descriptor);
+/// That of help on standard output: 80 where it is not known.
+size_t help_columns();
 
 /// Any thread may call it. On a terminal, control characters and bytes that are no UTF-8 are shown
 /// as \xNN, except line ends, tabs and, in what is not a model's text, the codes of colours.

@@ -10,7 +10,8 @@ std::string help_text(const std::string& usage, const std::string& description,
                       const std::vector<HelpEntry>& entries, size_t columns) {
   // On a narrow terminal, the text of an option is below its name.
   const size_t indent = columns >= 70 ? 28 : 6;
-  std::string all = filled(description, columns, 0) + "\nUsage: " + usage + "\n";
+  std::string all =
+      filled(description, columns, 0) + "\n" + filled("Usage: " + usage, columns, 7) + "\n";
   std::vector<std::string> groups;
   for (const HelpEntry& entry : entries)
     if (std::find(groups.begin(), groups.end(), entry.group) == groups.end())

@@ -239,12 +239,14 @@ int tokenizer_command(const Arguments& arguments) {
   if (action != "--help" && action != "-h")
     throw UsageError("tokenizer: expected train, encode, decode or show, got '" +
                      printable(action, 60) + "'");
-  (arguments.empty() ? std::cerr : std::cout)
-      << "usage: inkling tokenizer train --vocab_size N --out FILE.json TEXT...\n"
-         "       inkling tokenizer encode --tokenizer FILE [TEXT.txt]\n"
-         "       inkling tokenizer decode --tokenizer FILE [ID...]\n"
-         "       inkling tokenizer show --tokenizer FILE [TEXT.txt]\n"
-         "COMMAND --help: its options\n";
+  std::string all;
+  for (const char* usage :
+       {"train --vocab_size N --out FILE.json TEXT...", "encode --tokenizer FILE [TEXT.txt]",
+        "decode --tokenizer FILE [ID...]", "show --tokenizer FILE [TEXT.txt]"})
+    all += filled((all.empty() ? "usage: " : "       ") + typed("tokenizer ") + usage,
+                  help_columns(), 9) +
+           "\n";
+  (arguments.empty() ? std::cerr : std::cout) << all << "COMMAND --help: its options\n";
   return arguments.empty() ? kUsage : kOk;
 }
 
