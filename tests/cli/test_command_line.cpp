@@ -1076,6 +1076,22 @@ TEST(CommandLine, SeveralProcessesNeedAnEngine) {
   EXPECT_FALSE(std::filesystem::exists(folder / "out"));
 }
 
+// Help needs no threads; and no more than the option says are started.
+TEST(CommandLine, ThreadsAreCountedOnceTheOptionIsKnown) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "a sanitizer reserves terabytes";
+#endif
+  const auto limited = [](const std::string& command) {
+    return run_shell("export OMP_NUM_THREADS=64; ulimit -s 262144; ulimit -v 6000000; inkling " +
+                     command);
+  };
+  EXPECT_EQ(limited("train --help").code, 0);
+  EXPECT_NE(limited("eval --out_dir none --threads 1").err.find("no such checkpoint"),
+            std::string::npos);
+  EXPECT_NE(limited("eval --out_dir none").err.find(" of 64 (OMP_NUM_THREADS); choose fewer"),
+            std::string::npos);
+}
+
 // Words that no file is called by.
 TEST(CommandLine, NamesThatAreNoFilesAreAnswered) {
   const TempFolder folder;

@@ -327,7 +327,6 @@ int bench_command(const Arguments& arguments) {
   }
   const bool quiet = options.json == "-";
   if (!quiet) check_writable("--json", options.json);
-  use_threads(setup.config.threads);
   warn_of_slow_blas();
   Console console;
   BenchResult result = [&] {

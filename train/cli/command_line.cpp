@@ -241,7 +241,7 @@ void check_folder(const char* option, const std::string& name) {
 namespace {
 
 // OpenMP ends the program if the system refuses a thread. So this checks first.
-void check_threads(int64_t threads) {
+void check_threads(int64_t threads, bool by_environment) {
   static int64_t allowed = 1;
   if (threads <= allowed) return;
   std::vector<std::thread> made;
@@ -254,6 +254,7 @@ void check_threads(int64_t threads) {
   done.count_down();
   for (std::thread& thread : made) thread.join();
   INK_CHECK(most >= threads, "threads: the system allows ", most, " of ", threads,
+            by_environment ? " (OMP_NUM_THREADS)" : "",
             "; choose fewer --threads, or raise the limit (ulimit -u, ulimit -v)");
   allowed = threads;
 }
@@ -261,10 +262,11 @@ void check_threads(int64_t threads) {
 }  // namespace
 
 void use_threads(int64_t threads) {
-  if (threads == 0 && std::getenv("OMP_NUM_THREADS") == nullptr)
+  const bool by_environment = threads == 0 && std::getenv("OMP_NUM_THREADS") != nullptr;
+  if (threads == 0 && !by_environment)
     threads = std::max<int64_t>(1, physical_cores() / processes_on_these_cores());
   if (threads > 0) omp_set_num_threads(static_cast<int>(threads));
-  check_threads(openmp_threads());
+  check_threads(openmp_threads(), by_environment);
   take_gemm_memory(openmp_threads());
 }
 
@@ -369,7 +371,6 @@ int run_commands(int argc, char** argv, const Commands& others) {
       run = other->second;
     }
     explain_cut_files();
-    use_threads(0);
     return with_output_written(run(Arguments(argv + 2, argv + argc)));
   } catch (const UsageError& error) {
     tell(after_name(name, error.what()) + "\nTry: " + typed(name + " --help"));

@@ -1,7 +1,6 @@
 #include "train/cli/command_options.h"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -774,6 +773,8 @@ bool CommandOptions::parse(const Arguments& arguments, bool quiet) {
     }
   if (holds[folder.option] == &folder) parser.take(folder);
   parser.take_own(own);
+  const GivenOption* threads = holds[parser.find("threads")];  // null: such an option is not given
+  use_threads(threads == nullptr ? 0 : std::stoll(threads->values.back()));
   if (!quiet) parser.say_what_was_translated();
   return true;
 }

@@ -55,7 +55,8 @@ class CommandOptions {
   /// within names. Names of other programs are taken or answered (other_names.h); unless `quiet`,
   /// one line says so. For an unknown name the error suggests others. An option given twice is an
   /// error. Integers are decimal, and a number is never rounded, clamped or wrapped. Throws
-  /// UsageError. Returns false if help was printed instead.
+  /// UsageError. Returns false if help was printed instead. Otherwise --threads, or 0 where there
+  /// is none, is the number of threads from now on (use_threads).
   bool parse(const Arguments& arguments, bool quiet = false);
   /// Did the command line, or its config file, give this option?
   bool given(const std::string& name) const;

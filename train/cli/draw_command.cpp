@@ -279,7 +279,6 @@ int draw_command(const Arguments& arguments) {
   DrawCommand draw;
   if (!read_options(arguments, draw)) return kOk;
   const FieldGuard on_device(&Context::default_device, parsed_device(draw.config.device));
-  use_threads(draw.config.threads);
   if (!draw.out_dir.empty()) check_not_of_run("--out", draw.out_dir, draw.out);
   check_not_read("--out", draw.out, {draw.config.data.begin(), draw.config.data.end()});
   check_is_svg("--out", draw.out);

@@ -52,7 +52,7 @@ int look_command(const Arguments& arguments) {
               {.may_be_empty = true});
   command.add("--out", &out, "the page; -: standard output", {.shows_default = true});
   if (!command.parse(arguments)) return kOk;
-  const FieldGuard on_device(&Context::default_device, model.use());
+  const FieldGuard on_device(&Context::default_device, parsed_device(model.device));
   start = given_text(start, "--out", out);
   check_not_of_run("--out", model.out_dir, out);
   check_writable("--out", out);

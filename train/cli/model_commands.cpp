@@ -144,7 +144,7 @@ int sample_command(const Arguments& arguments) {
   command.add("--attention", &options.attention,
               "write an HTML page that shows the last text with the weights of all heads");
   if (!command.parse(arguments)) return kOk;
-  const FieldGuard on_device(&Context::default_device, model.use());
+  const FieldGuard on_device(&Context::default_device, parsed_device(model.device));
 
   options.start = given_text(options.start, "--attention", options.attention);
   check_not_of_run("--attention", model.out_dir, options.attention);
@@ -163,7 +163,7 @@ int eval_command(const Arguments& arguments) {
   model.add_to(command);
   command.add("--data", &data, "text files to use instead of the run's own");
   if (!command.parse(arguments)) return kOk;
-  const FieldGuard on_device(&Context::default_device, model.use());
+  const FieldGuard on_device(&Context::default_device, parsed_device(model.device));
 
   const LoadedModel loaded = model.load();
   TrainConfig config = loaded.config;

@@ -44,11 +44,6 @@ struct ModelOptions {
                 {.shows_default = true, .limits = {0, 1024}});
   }
   LoadedModel load() const { return given_model(out_dir, checkpoint, weights); }
-  /// Sets the threads and returns the device.
-  Device use() const {
-    use_threads(threads);
-    return parsed_device(device);
-  }
 };
 
 /// What --start means: "FILE:path" is the text of that file, which may not be empty. `option` names

@@ -113,7 +113,6 @@ int suggest_command(const Arguments& arguments) {
   const DataFiles files = data_files(given.data, {});
   if (files.are_ids) throw UsageError(files.train[0].string() + ": expected text, got token ids");
   if (!files.note.empty()) log_message(files.note);
-  use_threads(given.threads);
   warn_of_slow_blas();
   Console console;
   const TextFacts text = [&] {
