@@ -31,28 +31,17 @@ std::string prefixed(const std::string& prefix, const std::string& text) {
 }
 
 // Paragraphs in lines of at most 80 columns, or of a narrower terminal's. A line that begins with a
-// space stays as it is.
-std::string filled(const std::string& text) {
-  const size_t columns = std::min<size_t>(80, shown_columns());
-  std::string result;
-  size_t column = 0;  // of the end of the last line; 0: no word can follow there
+// space begins a line.
+std::string filled_prose(const std::string& text) {
+  std::string joined;
+  bool goes_on = false;
   TextStream lines(text);
   for (std::string line; std::getline(lines, line);) {
-    if (line.empty() || line[0] == ' ') {
-      if (!result.empty()) result += '\n';
-      result += line;
-      column = 0;
-      continue;
-    }
-    TextStream words(line);
-    for (std::string word; words >> word; column += word.size()) {
-      const bool fits = column > 0 && column + 1 + word.size() <= columns;
-      if (!result.empty()) result += fits ? ' ' : '\n';
-      column = fits ? column + 1 : 0;
-      result += word;
-    }
+    const bool is_prose = !line.empty() && line[0] != ' ';
+    joined += (joined.empty() ? "" : goes_on && is_prose ? " " : "\n") + line;
+    goes_on = is_prose;
   }
-  return result;
+  return filled(joined, std::min<size_t>(80, shown_columns()), 0);
 }
 
 bool is_number(const std::string& text) {
@@ -76,7 +65,7 @@ void list(const std::string& kind, const std::vector<Lesson>& lessons,
     const char mark = mark_of(progress, lesson);
     marks += mark;
     if (mark != '*' && next.empty()) next = lesson.name;
-    std::cout << ink::filled(
+    std::cout << filled(
         fmt::format("{} {:<23}  {}\n", mark, lesson.name, page(lesson, 0).at(0).text),
         shown_columns(), 4);
   }
@@ -86,9 +75,9 @@ void list(const std::string& kind, const std::vector<Lesson>& lessons,
                              marks.find('~') == std::string::npos ? "" : "; ~ changed since",
                              next.empty() ? "" : " The next: " + typed(kind + " " + next));
   std::cout << "\n"
-            << ink::filled("To read one: " + typed(kind + " NAME") +
-                               (kind == "lesson" ? " (its number is enough)\n" : "\n"),
-                           shown_columns(), 4);
+            << filled("To read one: " + typed(kind + " NAME") +
+                          (kind == "lesson" ? " (its number is enough)\n" : "\n"),
+                      shown_columns(), 4);
 }
 
 // Code stands 2 columns to the right, and what it printed stands behind "| ".
@@ -102,7 +91,7 @@ void read(const Lesson& lesson, int steps) {
         std::cout << console.bold(piece.text) << "\n";
         break;
       case Piece::prose:
-        std::cout << filled(piece.text) << "\n";
+        std::cout << filled_prose(piece.text) << "\n";
         break;
       case Piece::code:
         std::cout << prefixed("  ", piece.text);

@@ -61,18 +61,7 @@ std::string text_of(const nlohmann::ordered_json& run) {
   const Console console;
   const size_t columns = console.columns();
   const size_t width = console.is_terminal() ? std::clamp<size_t>(columns, 24, kWidest) : kUsual;
-  TextStream lines(report_text(run, static_cast<int>(width)));
-  std::string all;
-  for (std::string line; std::getline(lines, line); all += line + "\n") {
-    while (line.size() > columns) {
-      size_t end = line.rfind(' ', columns);
-      if (end == line.npos || line.find_first_not_of(' ') > end) end = line.find(' ', columns);
-      if (end == line.npos) break;
-      all += line.substr(0, end) + "\n";
-      line.replace(0, end + 1, "  ");
-    }
-  }
-  return printable(all);
+  return printable(filled(report_text(run, static_cast<int>(width)), columns, 2));
 }
 
 }  // namespace
