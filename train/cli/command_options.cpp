@@ -184,7 +184,7 @@ std::vector<std::string> completed(const std::string& unknown,
   return found.size() > kMost ? std::vector<std::string>() : found;
 }
 
-// The names that it ends with: "my_seed" with "seed". "save_model" and "dev_data" mean other things.
+// The names that it ends with: "my_seed" with "seed". "save_model", "dev_data" are something else.
 std::vector<std::string> ended(const std::string& unknown, const std::vector<std::string>& names) {
   std::vector<std::string> found;
   for (const std::string& name : names)

@@ -18,7 +18,7 @@ enum class Answer {
 
 /// In `text`, {sample --start TEXT} is what to type after the program's name.
 struct OtherName {
-  const char *names;  // one or several, with spaces between
+  const char* names;  // one or several, with spaces between
   const char* value;  // the row holds for it alone; "gpt2*": what begins so; "": any
   Answer answer;
   const char* text;
