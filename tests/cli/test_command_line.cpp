@@ -393,6 +393,7 @@ TEST(CommandLine, SuggestsByBeginningsAndByOtherPrograms) {
   for (const char* name : {"--my_model", "--my_data", "--min_iters"})  // no option means that
     expect_refused({"train", name, "1"}, std::string("there is no option ") + name + "\n");
   expect("sample", "-p", "--start");
+  expect("eval", "--test_data", "--data");
   for (const auto& [command, name, text] :
        {std::tuple{"train", "--act", "; the GPT's MLP has GELU"},
         {"train", "--beams", "; there is no beam search"},

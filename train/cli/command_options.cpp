@@ -184,11 +184,14 @@ std::vector<std::string> completed(const std::string& unknown,
   return found.size() > kMost ? std::vector<std::string>() : found;
 }
 
-// The names that it ends with: "my_seed" with "seed". "save_model", "dev_data" are something else.
+// The names that it ends with: "my_seed" with "seed". "save_model" is something else than "model",
+// and so is "dev_data" where there is "val_data".
 std::vector<std::string> ended(const std::string& unknown, const std::vector<std::string>& names) {
   std::vector<std::string> found;
   for (const std::string& name : names)
-    if (name != "model" && name != "data" && unknown.ends_with("_" + name)) found.push_back(name);
+    if (unknown.ends_with("_" + name) && name != "model" &&
+        (name != "data" || std::find(names.begin(), names.end(), "val_data") == names.end()))
+      found.push_back(name);
   return found;
 }
 
