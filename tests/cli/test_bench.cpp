@@ -159,7 +159,8 @@ TEST(Profiler, TraceHasNamesWithQuotes) {
   }
   profiler.save_trace(folder / "trace.json");
   std::set<std::string> names;
-  for (const json& event : read_json(folder / "trace.json")) names.insert(event.at("name"));
+  for (const json& event : read_json(folder / "trace.json"))
+    names.insert(event.at("name").get<std::string>());
   for (const char* name : {"test_ \"op\"", "h.\"0\"", "epoch \\ \"1\"\n"})
     EXPECT_TRUE(names.count(name)) << name;
 }
