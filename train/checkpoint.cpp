@@ -344,7 +344,7 @@ LoadedCheckpoint load_checkpoint(const fs::path& out_dir, const std::string& nam
   std::error_code ignored;
   if (reasons.empty() && fs::exists(out_dir / kState, ignored))
     throw Error("load_checkpoint: " + out_dir.string() +
-                " is a checkpoint itself; name the folder that it is in");
+                " is a checkpoint itself; name the folder that it is in, or no checkpoint in it");
   if (!checkpoint_exists(out_dir, name))
     for (const fs::path& folder : {out_dir / name, out_dir})
       if (const std::string foreign = foreign_weights(folder); !foreign.empty())
@@ -394,6 +394,10 @@ std::string foreign_weights(const fs::path& path) {
   std::error_code ignored;
   fs::path found;
   if (fs::is_regular_file(path, ignored)) {
+    const fs::path folder = path.has_parent_path() ? path.parent_path() : ".";
+    if (fs::exists(folder / kState, ignored) && is_ours(folder))
+      return path.string() + " is a file of a checkpoint; name its folder, " +
+             for_shell(folder.string());
     if (is_foreign(path)) found = path;
   } else if (fs::is_directory(path, ignored) && !is_ours(path)) {
     for (fs::directory_iterator at(path, ignored), end; at != end; at.increment(ignored)) {

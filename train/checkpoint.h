@@ -96,7 +96,8 @@ std::string checkpoint_checksum(const std::filesystem::path& out_dir, const std:
 bool checkpoint_exists(const std::filesystem::path& out_dir, const std::string& name);
 
 /// Where a folder holds weights of another program, or the path is a file of such: a sentence that
-/// names the file, and says that it cannot be read. Empty: there are none.
+/// names the file, and says that it cannot be read. Likewise for a file of a checkpoint of inkling,
+/// whose folder is to be named. Empty: it is neither.
 std::string foreign_weights(const std::filesystem::path& path);
 
 }  // namespace ink

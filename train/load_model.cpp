@@ -9,11 +9,10 @@ namespace ink {
 
 LoadedModel load_model(const std::string& out_dir, const std::string& name,
                        const std::string& weights) {
-  const bool best = name.empty() && checkpoint_exists(out_dir, kBestCheckpoint);
+  const Place place = name.empty() ? place_of(out_dir) : Place{out_dir, name};
   LoadedModel loaded;
-  const std::string which = !name.empty() ? name : best ? kBestCheckpoint : kLastCheckpoint;
-  static_cast<SavedRun&>(loaded) = load_run(out_dir, which, Parts::model);
-  if (best && checkpoint_exists(out_dir, kLastCheckpoint)) {
+  static_cast<SavedRun&>(loaded) = load_run(place.out_dir, place.name, Parts::model);
+  if (name.empty() && checkpoint_exists(out_dir, kLastCheckpoint)) {
     const nlohmann::json last = checkpoint_state(out_dir, kLastCheckpoint);
     if (last.contains("validation_set") && last["validation_set"] != loaded.validation_set)
       log_message("load_model: ", loaded.folder.string(), " was chosen on other validation data ",

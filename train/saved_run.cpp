@@ -138,15 +138,24 @@ SavedRun load_run(const std::filesystem::path& out_dir, const std::string& name,
   return run;
 }
 
-Start start_of(const TrainConfig& config) {
+Place place_of(const std::filesystem::path& named) {
   namespace fs = std::filesystem;
-  const fs::path folder = (fs::path(config.init_from) / "").parent_path();  // without the last '/'
-  Start start{folder,
-              checkpoint_exists(folder, kBestCheckpoint) ? kBestCheckpoint : kLastCheckpoint};
-  if (!checkpoint_exists(folder, start.name) && fs::is_regular_file(folder / "config.json"))
-    start = {folder.has_parent_path() ? folder.parent_path() : ".", folder.filename().string()};
+  const fs::path folder = (named / "").parent_path();  // without the last '/'
+  if (checkpoint_exists(folder, kBestCheckpoint)) return {folder, kBestCheckpoint};
+  const Place last{folder, kLastCheckpoint};
+  std::error_code ignored;
+  if (checkpoint_exists(folder, last.name) || !fs::is_regular_file(folder / "config.json", ignored))
+    return last;
+  const fs::path path = folder.filename().string()[0] == '.' ? fs::canonical(folder) : folder;
+  const Place itself{path.has_parent_path() ? path.parent_path() : ".", path.filename().string()};
+  return checkpoint_exists(itself.out_dir, itself.name) ? itself : last;
+}
+
+Place start_of(const TrainConfig& config) {
+  namespace fs = std::filesystem;
+  const Place start = place_of(config.init_from);
   if (!checkpoint_exists(start.out_dir, start.name)) {
-    const std::string foreign = foreign_weights(folder);
+    const std::string foreign = foreign_weights(config.init_from);
     INK_CHECK(foreign.empty(), "--init_from: ", foreign);
     detail::fail(
         {"--init_from: expected scratch, resume, or the folder of a run, and there is no run in ",
@@ -161,7 +170,7 @@ Start start_of(const TrainConfig& config) {
 }
 
 SavedRun load_start(const TrainConfig& config) {
-  const Start start = start_of(config);
+  const Place start = start_of(config);
   SavedRun run = load_run(start.out_dir, start.name, Parts::model);
   run.is_start = true;
   return run;

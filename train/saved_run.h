@@ -56,13 +56,17 @@ std::string checkpoint_to_resume(const std::filesystem::path& out_dir);
 SavedRun load_run(const std::filesystem::path& out_dir, const std::string& name,
                   Parts parts = Parts::all);
 
-/// The checkpoint whose weights a new run begins with: init_from is a run's folder (its best
-/// checkpoint, or else its last one), or that of one checkpoint. Throws if that run is in out_dir.
-struct Start {
+/// What is loaded where a folder is named: of a run, its best checkpoint, or else its last one; of
+/// a checkpoint, which may be a copy, that.
+struct Place {
   std::filesystem::path out_dir;
   std::string name;
 };
-Start start_of(const TrainConfig& config);
+Place place_of(const std::filesystem::path& folder);
+
+/// The checkpoint whose weights a new run begins with, that of init_from. Throws if that run is in
+/// out_dir.
+Place start_of(const TrainConfig& config);
 SavedRun load_start(const TrainConfig& config);
 /// `config` with the model settings and the tokenizer of that run.
 TrainConfig with_model_of(const SavedRun& run, TrainConfig config);

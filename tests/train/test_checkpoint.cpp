@@ -419,7 +419,7 @@ TEST_F(CheckpointTest, ExplainsWhyNothingLoads) {
   save(1);
   EXPECT_EQ(error_of([&] { load_checkpoint(out / "ckpt", "ckpt"); }),
             "load_checkpoint: " + (out / "ckpt").string() +
-                " is a checkpoint itself; name the folder that it is in");
+                " is a checkpoint itself; name the folder that it is in, or no checkpoint in it");
   save(2);
   out.write("ckpt/state.json", "{\"format\": \"something else\"}");
   fs::resize_file(out / "ckpt.prev/state.json", 100);
@@ -539,6 +539,33 @@ TEST(InitFrom, ANewRunBeginsWithTheWeightsOfAnother) {
   EXPECT_NE(same.err.find("the new run needs a folder of its own"), std::string::npos) << same.err;
   EXPECT_EQ(train("--print_config --init_from " + path("a")).out.find("n_embd = 128"),
             std::string::npos);
+}
+
+// A copy of a checkpoint is loaded by its own name, as one within a run is.
+TEST(InitFrom, ACheckpointIsNamedItself) {
+  const TempFolder folder;
+  const std::string run = (folder / "run").string(), copy = (folder / "copy").string();
+  const std::string sizes = "train --n_layer 1 --n_head 2 --n_embd 16 --block_size 8 ";
+  ASSERT_EQ(run_program(sizes + "--max_iters 0 --sample_interval 0 --out_dir " + run).code, 0);
+  fs::copy(run + "/ckpt", copy);
+  const auto expect_told = [&](const std::string& words, int code, const std::string& told) {
+    const Ran ran = run_program(words);
+    EXPECT_EQ(ran.code, code) << words << "\n" << ran.err;
+    EXPECT_NE((ran.out + ran.err).find(told), std::string::npos) << words << ran.out << ran.err;
+  };
+  for (const std::string& itself : {copy, copy + "/", run + "/ckpt"}) {
+    expect_told("info --out_dir " + itself, 0, "checkpoint  ");
+    expect_told("sample --max_new_tokens 2 --out_dir " + itself, 0, "");
+    expect_told("look --out_dir " + itself + " --out " + itself + "/state.json", 2,
+                "the run keeps a file");
+  }
+  EXPECT_EQ(run_shell("cd " + copy + "; inkling info --out_dir .").code, 0);
+  expect_told("sample --checkpoint ckpt --out_dir " + copy, 1, "or no checkpoint in it");
+  expect_told("train --init_from resume --out_dir " + copy, 1, "move it to FOLDER/ckpt");
+  const std::string file = copy + "/model.safetensors",
+                    told = file + " is a file of a checkpoint; name its folder, " + copy;
+  expect_told("sample --out_dir " + file, 2, told);
+  expect_told("train --init_from " + file + " --out_dir " + run + "2", 2, told);
 }
 
 TEST(InitFrom, TheTrainerTakesTheModelOfARun) {

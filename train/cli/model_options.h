@@ -33,7 +33,8 @@ struct ModelOptions {
                 {.limits = {.choices = {kLastCheckpoint, kBestCheckpoint}}});
   }
   void add_to(CommandOptions& command) {
-    command.add("--out_dir", &out_dir, "folder of the run", {.shows_default = true});
+    command.add("--out_dir", &out_dir, "folder of the run, or of one checkpoint",
+                {.shows_default = true});
     add_checkpoint(command, checkpoint);
     command.add("--weights", &weights,
                 "of a run with --ema: the average or those trained; by default the average",

@@ -163,7 +163,11 @@ void check_is_report(const fs::path& file, const char* what_to_do) {
 }
 
 void check_not_of_run(const char* option, const fs::path& out_dir, const fs::path& file) {
-  if (!file.empty() && file != "-" && is_of_run(out_dir, file))
+  if (file.empty() || file == "-") return;
+  const Place place = place_of(out_dir);  // may be of a checkpoint alone
+  const fs::path path = within(place.out_dir / place.name, file);
+  const bool in_checkpoint = !path.empty() && *path.begin() != "..";
+  if (in_checkpoint || is_of_run(out_dir, file))
     throw UsageError(std::string(option) + ": the run keeps a file or folder of its own at " +
                      file.string() + "; choose another name");
 }

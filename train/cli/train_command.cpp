@@ -703,6 +703,10 @@ int train(const Arguments& arguments) {
     if (!checkpoint_exists(config.out_dir, name)) {
       const std::string foreign = foreign_weights(config.out_dir);
       INK_CHECK(foreign.empty(), "resume: ", foreign);
+      const Place place = place_of(config.out_dir);
+      INK_CHECK(!checkpoint_exists(place.out_dir, place.name), "resume: ", config.out_dir,
+                " is a checkpoint, and --out_dir a folder that holds one as ckpt; move it to "
+                "FOLDER/ckpt, and name FOLDER");
       detail::fail({"resume: ", config.out_dir,
                     " has no checkpoint to go on from; name another --out_dir, or start anew with "
                     "--overwrite instead of --init_from resume"});
