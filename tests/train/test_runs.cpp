@@ -182,6 +182,37 @@ TEST_F(Runs, OtherDataAreRefused) {
   EXPECT_EQ(run_shell(resume("--max_iters 35 --data_changed --data " + path("other.txt"))).code, 0);
 }
 
+// Losses of different texts are never compared. A text that was moved is the same: its end is what
+// validates.
+TEST_F(Runs, EvaluationsKnowTheTextOfTheirRun) {
+  const std::string here = "cd " + path(".") + "; ", out = " --out_dir " + path("out");
+  std::ofstream(path("a.txt")) << std::string(1000, 'a') + std::string(1000, 'b');
+  ASSERT_EQ(run_shell(here + train("--data a.txt" + out)).code, 0);
+  const Ran own = run_shell(here + "inkling eval" + out);
+  EXPECT_EQ(own.code, 0) << own.err;
+  const auto loss = [](const Ran& ran) { return ran.out.substr(0, ran.out.find(" tokens of ")); };
+  fs::create_directory(path("place"));
+  fs::rename(path("a.txt"), path("place/b.txt"));
+  const std::string gone =
+      "was trained with --data: a.txt: cannot open: No such file or directory"
+      "; name its new place: --data PLACE";
+  expect_error(here + "inkling eval" + out, 1, "out/best " + gone);
+  expect_error(here + train("--init_from resume" + out), 1, "out/ckpt " + gone);
+  const Ran moved = run_shell("inkling eval --data " + path("place/b.txt") + out);
+  EXPECT_EQ(loss(moved), loss(own)) << moved.err;
+  std::ofstream(path("a.txt")) << std::string(1000, 'b') + std::string(1000, 'a');
+  expect_error(here + "inkling eval" + out, 1, "out/best was trained on 2000 bytes with CRC-64 ");
+  const Ran other = run_shell(here + "inkling eval --data a.txt" + out);
+  EXPECT_NE(other.out.find("over 1984 tokens"), std::string::npos) << other.out << other.err;
+  // What it validates on is apart: that is to be measured.
+  ASSERT_EQ(run_shell(here + train("--data a.txt --val_data place/b.txt --out_dir two")).code, 0);
+  fs::rename(path("place"), path("moved"));
+  expect_error(here + "inkling eval --out_dir two", 1,
+               "--val_data: place/b.txt: cannot open: No such file or directory; name what to "
+               "measure: --data PLACE");
+  expect_error(here + train("--init_from resume --out_dir two"), 1, "place: --val_data PLACE");
+}
+
 TEST_F(Runs, DataOfAnotherKindAreRefused) {
   std::ofstream(path("a.txt")) << std::string(2000, 'a') + std::string(2000, 'b');
   std::ofstream(path("b.bin")) << std::string(2000, '\1');
@@ -438,7 +469,7 @@ TEST_F(Runs, ControlCharactersOfACheckpointAreNeverShown) {
   const std::string in = " --out_dir " + path("out");
   const Ran info = expect_harmless("inkling info --checkpoint ckpt" + in);
   EXPECT_NE(info.out.find("\\x1b]0;title\\x07"), std::string::npos) << info.out << info.err;
-  EXPECT_EQ(expect_harmless("inkling eval" + in).code, 0);
+  EXPECT_EQ(expect_harmless("inkling eval" + in).code, 1) << "other data";
   EXPECT_NE(expect_harmless("inkling train --init_from resume --print_config" + in)
                 .out.find("\\u001b]0;title\\u0007"),
             std::string::npos);

@@ -36,10 +36,12 @@
 #include "autograd/inspect/machine.h"
 #include "autograd/io/atomic_file.h"
 #include "autograd/io/foreign.h"
+#include "data/data_files.h"
 #include "train/cli/console.h"
 #include "train/cli/other_names.h"
 #include "train/cli/signals.h"
 #include "train/parallel/processes.h"
+#include "train/saved_run.h"
 
 namespace ink {
 namespace {
@@ -149,6 +151,18 @@ std::string data_typed(const TrainConfig& config) {
   };
   return again(config.data, " --data FILE") +
          std::string(again(config.val_data, " --val_data FILE"));
+}
+
+DataFiles files_of_run(const SavedRun& run, const TrainConfig& config, const char* advice) {
+  try {
+    return data_files(config.data, config.val_data);
+  } catch (const Error& error) {
+    if (config.data != run.config.data || config.val_data != run.config.val_data) throw;
+    const std::string what = error.what();  // begins with the option
+    const char* place = what.starts_with("--val_data") ? "; name its new place: --val_data PLACE"
+                                                       : "; name its new place: --data PLACE";
+    detail::fail({run.folder.string(), " was trained with ", what, *advice ? advice : place});
+  }
 }
 
 Device parsed_device(const std::string& name) {

@@ -12,6 +12,9 @@
 
 namespace ink {
 
+struct DataFiles;  // data/data_files.h
+struct SavedRun;   // train/saved_run.h
+
 /// Exit codes: 0; 1 if something failed; 2 for a wrong command line. A signal that stops it gives
 /// 128 and its number, as in a shell: 130 after Ctrl-C, 143 after kill, 129 after a hang-up.
 enum ExitCode { kOk = 0, kFailed = 1, kUsage = 2, kSignal = 128 };
@@ -35,6 +38,9 @@ bool is_read_once(const std::string& file);
 /// " --data FILE" and " --val_data FILE" for such data: what a command that goes on with a run has
 /// to name again.
 std::string data_typed(const TrainConfig& config);
+/// The files that a config names. Where they are those of a run, and the user named none, an error
+/// says whose they are; it ends with `advice`, or with the option that names their new place.
+DataFiles files_of_run(const SavedRun& run, const TrainConfig& config, const char* advice = "");
 
 // The commands; the arguments are those after the command's name.
 int train_command(const Arguments& arguments);   // train_command.cpp

@@ -16,6 +16,7 @@
 #include "autograd/io/atomic_file.h"
 #include "autograd/io/foreign.h"
 #include "autograd/memory/device_backend.h"
+#include "data/data_files.h"
 #include "train/cli/attention_page.h"
 #include "train/cli/command_line.h"
 #include "train/cli/console.h"
@@ -102,6 +103,19 @@ void write_samples(const LoadedModel& loaded, SampleOptions options) {
   }
 }
 
+// Throws if the files that a run was trained on are gone, or hold something else by now: its loss
+// there would be compared with the run's.
+void check_own_data(const LoadedModel& loaded) {
+  const TrainConfig& config = loaded.config;
+  if (config.data.empty() || !config.task().empty()) return;
+  files_of_run(loaded, config,
+               config.val_data.empty() ? "" : "; name what to measure: --data PLACE");
+  const std::string got = fingerprint_of(config);
+  INK_CHECK(loaded.data.empty() || got.empty() || got == loaded.data, loaded.folder.string(),
+            " was trained on ", loaded.data, ", got ", got,
+            "; name the same text with --data, or another one, of which all is measured");
+}
+
 }  // namespace
 
 int sample_command(const Arguments& arguments) {
@@ -161,18 +175,24 @@ int eval_command(const Arguments& arguments) {
   ModelOptions model;
   std::vector<std::string> data;
   model.add_to(command);
-  command.add("--data", &data, "text files to use instead of the run's own");
+  command.add(
+      "--data", &data,
+      "text files to use instead of the run's own, and all of them; the run's own in another "
+      "place: what it validates on");
   if (!command.parse(arguments)) return kOk;
   const FieldGuard on_device(&Context::default_device, parsed_device(model.device));
 
   const LoadedModel loaded = model.load();
   TrainConfig config = loaded.config;
-  if (!data.empty()) {
-    const std::string own_task = config.task();
+  if (data.empty()) {
+    check_own_data(loaded);
+  } else {
     config.data = data;
     config.val_data.clear();
-    config.tokenizer = TrainConfig().tokenizer;  // it was said of the run's own data
-    if (own_task.empty() || config.task() != own_task) config.val_fraction = 1;  // the whole of it
+    const bool same_task = !config.task().empty() && config.task() == loaded.config.task(),
+               moved = !loaded.data.empty() && fingerprint_of(config) == loaded.data;
+    if (!same_task && !moved) config.val_fraction = 1;  // the whole of it
+    config.tokenizer = TrainConfig().tokenizer;         // it was said of the run's own data
   }
   const auto dataset = make_dataset(config, loaded.tokenizer);
   Console console;

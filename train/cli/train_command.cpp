@@ -649,18 +649,18 @@ void print_config(const TrainConfig& config) {
 
 // Throws if the run, or --profile, would replace a file that the run reads.
 void check_files_read(const TrainConfig& config, const std::string& profile,
-                      const OutFolder* folder) {
+                      const OutFolder* folder, const SavedRun* resumed) {
   const auto check = [&](const char* option, const std::vector<std::filesystem::path>& files) {
     if (!profile.empty()) check_not_read("--profile", profile, files);
     if (folder != nullptr) folder->check_not_read(option, files);
   };
   check("--tokenizer", {config.tokenizer});
   if (config.data.empty() || !config.task().empty()) return;
-  const DataFiles files = data_files(config.data, config.val_data);
+  const DataFiles files =
+      resumed ? files_of_run(*resumed, config) : data_files(config.data, config.val_data);
   check("--data", files.train);
   check(config.val_data.empty() ? "--data" : "--val_data", files.val);
-  if (config.init_from != "resume" && !files.val.empty() &&
-      config.val_fraction != TrainConfig().val_fraction)
+  if (!resumed && !files.val.empty() && config.val_fraction != TrainConfig().val_fraction)
     throw UsageError("--val_fraction does nothing here: " + files.val[0].string() +
                      " is what --data validates on; leave it out");
 }
@@ -728,7 +728,8 @@ int train(const Arguments& arguments) {
     print_config(config);
     return kOk;
   }
-  check_files_read(config, options.profile, folder ? &*folder : nullptr);
+  check_files_read(config, options.profile, folder ? &*folder : nullptr,
+                   resumes ? &*saved : nullptr);
   // If nobody reads the console any more, or a file is at the limit of its size, the write fails.
   for (const int signal : {SIGPIPE, SIGXFSZ}) std::signal(signal, SIG_IGN);
   // A resumed run keeps its number by itself (train/arithmetic.h), on as many threads as there are.
