@@ -242,6 +242,8 @@ TEST_F(Resume, ARunThatFailsSaysSo) {
       EXPECT_TRUE(run.at("metrics").at("train_loss").back().is_null()) << "the line is there";
     }
     EXPECT_EQ(run.at("command").get<std::string>().find("resume"), std::string::npos);
+    EXPECT_NE(run.at("command").get<std::string>().find(" --learning_rate=0.004"),
+              std::string::npos);
   }
   expect_error("inkling train --init_from resume" + out, 1, "has no checkpoint to go on from");
   const Ran refused = run_shell(train(out));
@@ -253,11 +255,27 @@ TEST_F(Resume, ARunThatFailsSaysSo) {
   EXPECT_NE(later.err.find("The last checkpoint in " + path("out") + " is from before"),
             std::string::npos)
       << later.err;
-  EXPECT_NE(run_of_page().at("command").get<std::string>().find("resume"), std::string::npos);
+  const std::string lower =
+      "train --init_from resume --out_dir " + path("out") + " --learning_rate 0.004";
+  EXPECT_NE(run_of_page().at("command").get<std::string>().find(lower), std::string::npos);
+  EXPECT_NE(later.err.find("; to go on from the last checkpoint: " + program_path() + " " + lower),
+            std::string::npos)
+      << later.err;
   // No finite loss at all: no axis without a curve.
   std::ofstream(path("out/metrics.jsonl")) << "{\"step\":5,\"train_loss\":null}\n";
   EXPECT_EQ(run_program("report --text " + path("out")).out.substr(0, 22),
             "out: no loss to draw\n");
+}
+
+// A checkpoint that was saved when the run had diverged leads nowhere.
+TEST_F(Resume, ARunThatIsLostStartsAnew) {
+  const Ran failed = run_shell(
+      train("--max_iters 600 --learning_rate 1000 --grad_clip 0 --out_dir " + path("out")));
+  EXPECT_EQ(failed.code, 1);
+  const std::string told = "; the loss was too high there; to start anew: ";
+  const size_t at = failed.err.find(told);
+  ASSERT_NE(at, std::string::npos) << failed.err;
+  EXPECT_EQ(run_shell(first_line(failed.err.substr(at + told.size()))).code, 0) << failed.err;
 }
 
 // A log that cannot be written any more: what it would have said is saved with the steps.

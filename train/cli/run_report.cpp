@@ -5,10 +5,13 @@
 #include <algorithm>
 #include <exception>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <utility>
 
 #include "autograd/io/atomic_file.h"
+#include "autograd/io/foreign.h"
+#include "train/checkpoint.h"
 #include "train/cli/command_line.h"
 #include "train/cli/version.h"
 #include "train/report/findings.h"
@@ -61,20 +64,52 @@ static TrainConfig data_of(const Json& run) {
   return read;
 }
 
+// The learning rate to go on with, where an error asks for a lower one.
+static std::optional<double> lower_rate(const Json& run) {
+  const Json rate = run.value("config", Json::object()).value("learning_rate", Json());
+  const bool asks = run.value("error", std::string()).find(kLowerRate) != std::string::npos;
+  if (!asks || !rate.is_number()) return {};
+  const double lower = std::min(rate.get<double>() / 10, TrainConfig().learning_rate);
+  return parse_number(fmt::format("{:.1g}", lower));
+}
+
+// Had a run diverged before its checkpoint was saved? Its loss then was far above the first one, or
+// above what any vocabulary begins with.
+static bool is_lost(const Json& run, const std::string& out_dir) {
+  const Json rows = run.value("metrics", Json::object()), steps = rows.value("step", Json::array()),
+             losses = rows.value("train_loss", Json::array());
+  const nlohmann::json state = checkpoint_state(out_dir, checkpoint_to_resume(out_dir)),
+                       saved = state.value("step", nlohmann::json());
+  const double saved_step = saved.is_number() ? saved.get<double>() : -1;
+  std::optional<double> first, last;
+  for (size_t i = 0; i < losses.size() && steps.at(i).get<double>() <= saved_step; ++i) {
+    if (!losses.at(i).is_number()) continue;
+    last = losses.at(i).get<double>();
+    if (!first) first = last;
+  }
+  return last && *last > std::min(2 * *first, 20.0);
+}
+
 void add_command(Json& run, const std::string& out_dir) {
   const std::string folder = " " + option_typed("--out_dir", out_dir);
-  const auto add = [&](const std::string& command, const char* note, const std::string& data = "") {
-    run["command"] = typed(command) + folder + data;
+  const auto add = [&](const std::string& command, const char* note, const std::string& more = "") {
+    run["command"] = typed(command) + folder + more;
     run["command_note"] = note;
   };
   if (run.at("state") == "finished") return add("sample", "to let it write");
-  if (checkpoint_exists(out_dir, checkpoint_to_resume(out_dir)))
+  const std::optional<double> rate = lower_rate(run);
+  const bool is_saved = checkpoint_exists(out_dir, checkpoint_to_resume(out_dir)),
+             lost = is_saved && rate && is_lost(run, out_dir);
+  if (is_saved && !lost)
     return add("train --init_from resume",
                run.at("state") == "failed" ? "to go on from the last checkpoint" : "to go on",
-               data_typed(data_of(run)));
-  if (run.at("state") != "running")
-    add("train --overwrite" + settings_of(run),
-        "it ended before its first checkpoint; to start anew");
+               data_typed(data_of(run)) + (rate ? fmt::format(" --learning_rate {}", *rate) : ""));
+  if (run.at("state") == "running") return;
+  Json anew = run;
+  if (rate) anew["config"]["learning_rate"] = anew["defaults"]["learning_rate"] = *rate;
+  add("train --overwrite" + settings_of(anew),
+      lost ? "the loss was too high there; to start anew"
+           : "it ended before its first checkpoint; to start anew");
 }
 
 RunReport::RunReport(Trainer& trainer, const MetricsTable& lines, Console& console)

@@ -62,7 +62,11 @@ class RunReport {
   double seconds_ = 0, last_probe_ = 0, last_page_ = 0;  // spent in all, and by the last ones
 };
 
-/// Adds the command that goes on with a run, or samples from it, to what read_run() gave.
+/// What an error says where a loss was not finite.
+inline constexpr const char* kLowerRate = "a lower --learning_rate";
+
+/// Adds the command that goes on with a run, or samples from it, to what read_run() gave. Where its
+/// error asks for a lower learning rate, the command has one.
 void add_command(nlohmann::ordered_json& run, const std::string& out_dir);
 
 }  // namespace ink

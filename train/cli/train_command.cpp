@@ -93,8 +93,13 @@ class TrainRun {
       note_failure(error.what());
       const nlohmann::json saved = checkpoint_state(config_.out_dir, kLastCheckpoint);
       if (processes().size() > 1 || !saved.contains("step")) throw;
-      throw Error(fmt::format("{}\nThe run is kept as after step {}. To go on from there: {}",
-                              error.what(), saved.at("step").dump(), resume_typed()));
+      nlohmann::ordered_json run = page_.run(RunState::failed);
+      if (run.at("config").empty()) run["config"] = to_json(trainer_.given_config());
+      run["error"] = error.what();
+      add_command(run, config_.out_dir);
+      throw Error(fmt::format("{}\nThe run is kept as after step {}; {}: {}", error.what(),
+                              saved.at("step").dump(), run.at("command_note").get<std::string>(),
+                              run.at("command").get<std::string>()));
     } catch (const std::exception& error) {
       note_failure(error.what());
       throw;
@@ -325,7 +330,7 @@ class TrainRun {
   }
   std::string after_a_failure() const {
     const bool saved = checkpoint_exists(config_.out_dir, kLastCheckpoint);
-    return "; try a lower --learning_rate" +
+    return std::string("; try ") + kLowerRate +
            (saved ? ". The last checkpoint in " + config_.out_dir + " is from before" : "");
   }
 
@@ -758,12 +763,17 @@ int train(const Arguments& arguments) {
 
 int train_command(const Arguments& arguments) {
   const auto tell = [](const std::string& text) {
-    const bool saved =
-        !out_dir.empty() && checkpoint_exists(out_dir, checkpoint_to_resume(out_dir));
     std::cerr << printable("inkling train: " + text) << "\n";
-    if (saved)
-      std::cerr << "To go on from the last checkpoint, start the processes with: "
-                << typed("train --init_from resume ") << option_typed("--out_dir", out_dir) << "\n";
+    if (out_dir.empty() || !checkpoint_exists(out_dir, checkpoint_to_resume(out_dir))) return;
+    std::string note = "to go on",
+                command = typed("train --init_from resume ") + option_typed("--out_dir", out_dir);
+    try {
+      nlohmann::ordered_json run = read_run(out_dir, RunState::failed);
+      add_command(run, out_dir);
+      note = run.at("command_note"), command = run.at("command");
+    } catch (const Error&) {  // it has no log
+    }
+    std::cerr << "The run is kept; " << note << ", start the processes with: " << command << "\n";
   };
   return run_together([&] { return train(arguments); }, tell, is_interrupted);
 }
