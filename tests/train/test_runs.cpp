@@ -114,6 +114,33 @@ TEST_F(Runs, AStopLogsTheLastSteps) {
   report("to start anew: " + program_path() + " train --overwrite --n_layer=1 --n_head=2 ");
 }
 
+// Checkpoints go on to be saved by the folder's name: so do lines, with those before.
+TEST_F(Runs, AFolderThatWasMovedIsMadeAnew) {
+  const std::string out = path("out"), log = path("log");
+  const auto wait_for = [&](const std::string& file) {
+    return "while kill -0 $run && ! test -e " + file + "; do sleep 0.05; done; ";
+  };
+  const Ran ran = run_shell(
+      train_in_background("--max_iters 1000000 --eval_interval 1000000 --out_dir " + out) + "mv " +
+      out + " " + path("moved") + "; " + wait_for(out + "/metrics.jsonl") + "kill $run; wait $run");
+  EXPECT_EQ(ran.code, 128 + SIGTERM) << ran.err;
+  EXPECT_NE(
+      ran.err.find(out + "/metrics.jsonl: was deleted, moved or replaced while the run wrote"),
+      std::string::npos)
+      << ran.err;
+  const auto lines = read_metrics(out + "/metrics.jsonl"),
+             old = read_metrics(path("moved") + "/metrics.jsonl");
+  EXPECT_EQ(lines.at(0).step, 5);
+  EXPECT_GT(lines.size(), old.size());
+  EXPECT_TRUE(fs::exists(out + "/ckpt/state.json"));
+  fs::remove(out + "/metrics.jsonl");
+  expect_error("inkling report " + out, 1,
+               out +
+                   " holds a checkpoint, and no metrics.jsonl, the log that a report shows; name "
+                   "the folder of its run, or let it write: " +
+                   program_path() + " sample --out_dir " + out);
+}
+
 TEST_F(Runs, WhoStopsReadingDoesNotStopTheRun) {
   const Ran ran = run_shell(train("--final_eval whole --out_dir " + path("out")) + " | head -1");
   EXPECT_EQ(ran.code, 0) << ran.err;

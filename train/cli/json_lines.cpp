@@ -1,6 +1,7 @@
 #include "train/cli/json_lines.h"
 
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -8,8 +9,10 @@
 #include <cstring>
 #include <nlohmann/json.hpp>
 #include <string_view>
+#include <utility>
 #include <vector>
 
+#include "autograd/base/log.h"
 #include "autograd/io/atomic_file.h"
 #include "autograd/io/foreign.h"
 #include "data/file.h"
@@ -59,12 +62,42 @@ JsonLines::JsonLines(const std::filesystem::path& file,
   INK_CHECK(!exists(status) || is_regular_file(status), file.string(),
             ": expected a regular file; move it away, or choose another --out_dir");
   if (exists(status)) keep_lines(file, keep);
-  fd_ = open_file(file, O_WRONLY | O_CREAT | O_APPEND);
+  fd_ = open_file(file, O_RDWR | O_CREAT | O_APPEND);
 }
 JsonLines::~JsonLines() { ::close(fd_); }
 
+// Checkpoints go to the folder of this name, whatever has become of the one before; so do lines.
+void JsonLines::find_file() {
+  struct stat own {
+  }, named{};
+  const bool is_there = ::stat(path_.c_str(), &named) == 0;
+  if (is_there && ::fstat(fd_, &own) == 0 && own.st_dev == named.st_dev &&
+      own.st_ino == named.st_ino)
+    return;
+  INK_CHECK(!is_there || S_ISREG(named.st_mode), path_.string(),
+            ": expected the file that the run has written so far, found something else");
+  file_operation([&] { std::filesystem::create_directories(path_.parent_path()); });
+  if (!is_there) {
+    AtomicFile anew(path_);
+    std::string piece(kPiece, '\0');
+    for (off_t at = 0;;) {
+      const ssize_t got =
+          uninterrupted([&] { return ::pread(fd_, piece.data(), piece.size(), at); });
+      INK_CHECK(got >= 0, path_.string(), ": cannot read: ", std::strerror(errno));
+      if (got == 0) break;
+      anew.write(piece.data(), static_cast<size_t>(got));
+      at += got;
+    }
+    anew.commit();
+  }
+  ::close(std::exchange(fd_, open_file(path_, O_RDWR | O_CREAT | O_APPEND)));
+  log_message(path_.string(), ": was deleted, moved or replaced while the run wrote to it; ",
+              is_there ? "lines go to the file that is there now" : "it is written anew");
+}
+
 void JsonLines::write(const nlohmann::ordered_json& object) {
   const std::string line = json_line(object) + "\n";
+  find_file();
   const off_t end = ::lseek(fd_, 0, SEEK_END);
   const auto append = [&] {
     for (size_t done = 0; done < line.size();) {

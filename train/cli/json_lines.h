@@ -20,10 +20,14 @@ class JsonLines {
   JsonLines(const JsonLines&) = delete;
   JsonLines& operator=(const JsonLines&) = delete;
 
-  /// Throws if the line cannot be written whole; then nothing of it stays.
+  /// Throws if the line cannot be written whole; then nothing of it stays. Where the file is no
+  /// longer at its place, because its folder was deleted or moved, it is made anew with all lines,
+  /// and a log message says so.
   void write(const nlohmann::ordered_json& object);
 
  private:
+  void find_file();
+
   std::filesystem::path path_;
   int fd_ = -1;
 };

@@ -41,6 +41,13 @@ nlohmann::ordered_json read(const std::string& folder) {
 void check_is_run(const std::string& folder) {
   const std::filesystem::path file = std::filesystem::path(folder) / kMetricsFile;
   std::error_code ignored;
+  if (!std::filesystem::exists(file, ignored)) {
+    const Place place = place_of(folder);
+    INK_CHECK(!checkpoint_exists(place.out_dir, place.name), printable(folder, 200),
+              " holds a checkpoint, and no ", kMetricsFile,
+              ", the log that a report shows; name the folder of its run, or let it write: ",
+              typed("sample --out_dir"), " ", for_shell(folder));
+  }
   INK_CHECK(std::filesystem::exists(file, ignored), "there is no run in ", printable(folder, 200),
             ", which has no ", kMetricsFile,
             "; to make one: ", typed("train " + option_typed("--out_dir", folder)));
