@@ -247,7 +247,16 @@ void OutFolder::lock() {
     return file_operation([&] { return fs::create_directories(folder_); });
   });
   const fs::path file = folder_ / kLock;
-  lock_ = open_file(file, O_RDWR | O_CREAT | O_NONBLOCK | O_NOFOLLOW);
+  try {
+    lock_ = open_file(file, O_RDWR | O_CREAT | O_NONBLOCK | O_NOFOLLOW);
+  } catch (const Error& error) {  // such as of a disk that is read-only
+    detail::fail({"--out_dir: ", error.what(),
+                  holds_run(folder_)
+                      ? "; go on with a copy of the folder, or begin a new run with its weights: "
+                        "--init_from " +
+                            for_shell(folder_.string()) + " --out_dir NEW"
+                      : "; name another folder"});
+  }
   if (const int reason = lock_alone(lock_, folder_); reason != 0) {
     std::array<char, 32> owner{};
     const ssize_t got = ::pread(lock_, owner.data(), owner.size() - 1, 0);
