@@ -87,6 +87,20 @@ TEST_F(Runs, SignalsSaveAndStop) {
   EXPECT_EQ(ignored.code, 0) << "it goes on to its end: " << ignored.err;
 }
 
+// Also where only the last sample is missing, which a resume writes.
+TEST_F(Runs, ASignalDuringTheLastSampleIsNoSuccess) {
+  const std::string log = path("log"), in = " --out_dir " + path("out"),
+                    slow = "--max_iters 1 --block_size 1024 --n_layer 6 --batch_size 1";
+  const Ran ran = run_shell("\"$INKLING_PROGRAM\" " + train(slow + in).substr(8) + " >" + log +
+                            " & run=$!; while kill -0 $run && ! grep -q 'model writes' " + log +
+                            "; do sleep 0.01; done; kill $run; wait $run");
+  EXPECT_EQ(ran.code, 128 + SIGTERM) << ran.err << read_file(log);
+  EXPECT_NE(read_file(log).find("Interrupted after step 1; saved. To go on: "), std::string::npos);
+  EXPECT_FALSE(fs::exists(path("out/samples/step_000001.txt")));
+  EXPECT_EQ(run_shell("inkling train --init_from resume" + in).code, 0);
+  EXPECT_TRUE(fs::exists(path("out/samples/step_000001.txt")));
+}
+
 // What a run did since its last line is logged where it stops, and counted on where it goes on.
 TEST_F(Runs, AStopLogsTheLastSteps) {
   const std::string out = " --out_dir " + path("out"), resume = "--init_from resume" + out;
@@ -286,6 +300,17 @@ TEST_F(Runs, WhatIsNotOursIsNotTouched) {
   EXPECT_EQ(read_file(path("hf/ckpt/model.safetensors")), "hf/ckpt");
   std::ofstream(path("file")) << "x";
   expect_error(train("--out_dir " + path("file")), 1, path("file"));
+  // As on a disk that is read-only.
+  ASSERT_EQ(run_shell(train("--out_dir " + path("ro"))).code, 0);
+  fs::remove(path("ro/.lock"));
+  fs::create_directories(path("ro/.lock"));
+  fs::create_directories(path("none/.lock"));
+  const std::string told = "--out_dir: " + path("ro/.lock") + ": cannot create: ",
+                    anew = " --init_from " + path("ro") + " --out_dir ";
+  expect_error(train("--init_from resume --out_dir " + path("ro")), 1, told);
+  expect_error(train("--init_from resume --out_dir " + path("ro")), 1, anew + "NEW");
+  EXPECT_EQ(run_shell(train(anew + path("new"))).code, 0);
+  expect_error(train("--out_dir " + path("none")), 1, "; name another folder");
   fs::create_directories(path("c"));
   ASSERT_EQ(mkfifo(path("c/metrics.jsonl").c_str(), 0600), 0);
   expect_error(train("--overwrite --out_dir " + path("c")), 1, "metrics.jsonl");

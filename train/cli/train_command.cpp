@@ -508,7 +508,7 @@ class TrainRun {
     } else if (!evaluate_at_end()) {
       return stop_interrupted();
     }
-    show_sample();
+    if (!show_sample()) return stop_interrupted();
     page_.tell_findings(RunState::finished, told_overfitting_);
     page_.write(RunState::finished);
     const std::string done =
