@@ -488,6 +488,24 @@ TEST(OtherNames, TextsThatPythonWouldFormatAreRefused) {
   EXPECT_NE(said.out.find("\nout_dir = \"f\"\n"), std::string::npos) << said.err;
 }
 
+// None is no name of a folder, and neither is another word without quotes.
+TEST(OtherNames, WordsOfPythonAreNoTexts) {
+  const TempFolder folder;
+  const std::string all =
+      "out_dir = None # as if it were not there\nblock_size=None\nbias = True\n";
+  const Said said = run({"train", folder.write("x.py", all).string(), "--print_config"});
+  EXPECT_NE(said.out.find("\nout_dir = \"out\"\n"), std::string::npos) << said.out << said.err;
+  EXPECT_NE(said.err.find("left out: out_dir, block_size (None: the default)"), std::string::npos)
+      << said.err;
+  expect_refused({"train", folder.write("x.py", "outdirr = None").string()}, "there is no setting");
+  for (const char* line : {"out_dir = dataset", "data = [a.txt]", "data = ('a', b)", "out_dir = 5"})
+    expect_refused({"train", folder.write("x.py", line).string()},
+                   ": expected a text in quotes, got ");
+  for (const char* line : {"out_dir = dataset", "out_dir = 'None'"})
+    EXPECT_EQ(run({"train", "--config", folder.write("x", line).string(), "--print_config"}).code,
+              kOk);
+}
+
 // What the command line says counts, whatever a file says that is taken nowhere here.
 TEST(OtherNames, TheCommandLineOverridesAFile) {
   const TempFolder folder;

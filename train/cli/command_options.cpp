@@ -630,6 +630,7 @@ std::vector<GivenOption> CommandOptions::Parser::read_config_file() {
     return find(name) != nullptr ||
            (row != nullptr && (row->answer == Answer::same || row->answer == Answer::sets));
   };
+  const bool is_python = config_file.ends_with(".py");
   for (const Setting& item : settings) {
     std::string name = item.name;
     std::replace(name.begin(), name.end(), '-', '_');
@@ -643,6 +644,10 @@ std::vector<GivenOption> CommandOptions::Parser::read_config_file() {
       continue;
     }
     if (name == "config" || name == "help") fail(name + " is not a setting of a file");
+    if (item.is_bare && item.values == Arguments{"None"} && is_setting(name)) {
+      left_out.emplace_back("None: the default", printable(item.name, 60));
+      continue;
+    }
     const size_t before = all.size();
     if (option != nullptr) {
       all.push_back({option, config_file + ": " + item.name, {}});
@@ -661,6 +666,9 @@ std::vector<GivenOption> CommandOptions::Parser::read_config_file() {
       GivenOption& one = all[i];
       if (is_formatted(item.text))
         fail(fmt::format("{}: expected a plain text, got {}", item.name, printable(item.text, 60)));
+      if (is_python && item.is_bare && one.option->type == "TEXT" && !one.is_derived())
+        fail(fmt::format("{}: expected a text in quotes, got {}", item.name,
+                         printable(item.values[0], 60)));
       one.values = item.values;
       if (one.option->is_number() && (item.values.size() > 1 || !plain_number(item.values[0])))
         if (const auto value = calculated(item.text, value_of)) one.values = {number_text(*value)};

@@ -98,8 +98,10 @@ class SettingParser {
     const size_t begin = at_;
     const std::string ends = end_of_list();  // one of them ends the values
     const bool is_list = ends != "\n";
-    for (skip(is_list, true); !at_end() && !is_at(ends); skip(is_list, true))
+    for (skip(is_list, true); !at_end() && !is_at(ends); skip(is_list, true)) {
+      setting.is_bare |= !is_at("\"'");
       setting.values.push_back(value(ends));
+    }
     check(!is_list || take(ends[0]),
           ends == ")" ? "expected ) at the end of a list" : "expected ] at the end of a list");
     skip(false);

@@ -14,6 +14,7 @@ struct Setting {
   std::string name;
   std::vector<std::string> values;  ///< none: the line imports the name
   std::string text = {};            ///< all of them as written; empty for a list in []
+  bool is_bare = false;             ///< is one of them not in quotes?
 };
 
 /// Lines such as
