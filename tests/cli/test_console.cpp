@@ -160,6 +160,19 @@ TEST(Terminal, LiveLinesFitAndSomeStay) {
   }
 }
 
+// As in an editor's window, which shows codes as they are. Lines fit there, too.
+TEST(Terminal, ADumbOneGetsNoCodes) {
+  if (!has_terminals()) GTEST_SKIP() << "no terminal can be made here";
+  const TempFolder folder;
+  const std::string steps = train("--max_iters 100 --out_dir " + folder.path().string());
+  EXPECT_NE(written_to_terminal("TERM=xterm " + steps, 80).find("\r\033[K"), std::string::npos);
+  const std::string all = written_to_terminal("TERM=dumb " + steps, 80);
+  EXPECT_EQ(all.find('\033'), std::string::npos) << all;
+  const size_t at = all.find("\nstep     3/100  loss ");
+  ASSERT_NE(at, std::string::npos) << all;
+  EXPECT_LT(all.find('\n', at + 1) - at, 82u) << all;
+}
+
 TEST(Terminal, TheTableOfGradcheckFits) {
   if (!has_terminals()) GTEST_SKIP() << "no terminal can be made here";
   for (const unsigned short columns : {64, 80}) {

@@ -29,9 +29,9 @@ inline bool has_terminals() {
   return true;
 }
 
-/// What a line for the shell shows, in which "$INKLING_PROGRAM" is the program under test, on a
+/// What a line for the shell writes, in which "$INKLING_PROGRAM" is the program under test, to a
 /// terminal of so many columns; 0: it does not know its width.
-inline std::vector<Shown> run_on_terminal(const std::string& line, unsigned short columns) {
+inline std::string written_to_terminal(const std::string& line, unsigned short columns) {
   setenv("INKLING_PROGRAM", program_path().c_str(), 1);
   const winsize size{.ws_row = 24, .ws_col = columns, .ws_xpixel = 0, .ws_ypixel = 0};
   int terminal = -1;
@@ -47,6 +47,12 @@ inline std::vector<Shown> run_on_terminal(const std::string& line, unsigned shor
     all.append(bytes, static_cast<size_t>(got));
   close(terminal);
   waitpid(child, nullptr, 0);
+  return all;
+}
+
+/// What such a terminal shows of it.
+inline std::vector<Shown> run_on_terminal(const std::string& line, unsigned short columns) {
+  std::string all = written_to_terminal(line, columns);
   all = std::regex_replace(all, std::regex("\033\\[[0-9;]*m"), "");
   std::vector<Shown> shown;
   std::string text;

@@ -27,6 +27,12 @@ bool set_and_not_empty(const char* variable) {
   return value != nullptr && *value != '\0';
 }
 
+// As in an editor's window, which shows codes as they are.
+bool is_dumb() {
+  const char* kind = std::getenv("TERM");
+  return kind != nullptr && std::string_view(kind) == "dumb";
+}
+
 // How many bytes at the end of a text may belong to what the next piece ends: a character, or the
 // two of a line end.
 size_t open_end(std::string_view text) {
@@ -144,7 +150,8 @@ size_t known_columns(int descriptor) {
 
 Console::Console()
     : terminal_(shows_lines(STDOUT_FILENO)),
-      colours_(terminal_ && !set_and_not_empty("NO_COLOR")) {}
+      obeys_(terminal_ && !is_dumb()),
+      colours_(obeys_ && !set_and_not_empty("NO_COLOR")) {}
 
 Console::~Console() {
   if (live_shown_) std::fputs("\n", stdout);
@@ -174,7 +181,7 @@ void Console::write(const std::string& text) { show(text, false, true); }
 void Console::clear_live() { show("", false); }
 void Console::line(const std::vector<Item>& items) { line(fitted(items, columns())); }
 void Console::live(const std::vector<Item>& items) {
-  terminal_ ? show(fitted(items, columns()), true) : line(items);
+  obeys_ ? show(fitted(items, columns()), true) : line(items);
 }
 void Console::paragraph(const std::string& text) { line(wrapped(text, columns(), 7)); }
 

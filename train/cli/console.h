@@ -45,7 +45,8 @@ size_t help_columns();
 /// as \xNN, except line ends, tabs and, in what is not a model's text, the codes of colours.
 class Console {
  public:
-  /// On standard output; colours only on a terminal and unless NO_COLOR is set.
+  /// On standard output; colours only on a terminal and unless NO_COLOR is set. Where TERM is dumb,
+  /// a terminal has neither colours nor a live line.
   Console();
   ~Console();
   Console(const Console&) = delete;
@@ -70,6 +71,7 @@ class Console {
   std::string green(const std::string& text) const { return coloured("32", text); }
   std::string yellow(const std::string& text) const { return coloured("33", text); }
   bool is_terminal() const { return terminal_; }
+  bool has_live_line() const { return obeys_; }
   /// How long a line may be: the terminal's width, or else COLUMNS, or else 80, less the last
   /// column, because a full line may wrap; elsewhere any length.
   size_t columns() const;
@@ -80,7 +82,7 @@ class Console {
   void show(const std::string& text, bool is_live, bool is_text = false);
 
   std::mutex mutex_;
-  bool terminal_, colours_;
+  bool terminal_, obeys_, colours_;  // obeys_: does it do what codes say?
   bool live_shown_ = false;
   std::string held_;  // of a text: the beginning of a character
 };

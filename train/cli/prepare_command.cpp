@@ -72,13 +72,13 @@ int prepare_command(const Arguments& arguments) {
   Console console;
   watch_signals();
   const auto start = std::chrono::steady_clock::now();
-  double shown = console.is_terminal() ? 0 : 10, first = -1;
+  double shown = console.has_live_line() ? 0 : 10, first = -1;
   options.progress = [&](const PrepareProgress& now) {
     if (is_interrupted()) return false;
     const double seconds = seconds_since(start);
     if (first < 0) first = now.share;  // what an earlier call did
     if (seconds < shown) return true;
-    shown = seconds + (console.is_terminal() ? 0.2 : 10);
+    shown = seconds + (console.has_live_line() ? 0.2 : 10);
     const double done = now.share - first, left = done > 0 ? seconds * (1 - now.share) / done : 0;
     console.live({{fmt::format("{:.0f} %", 100 * now.share), 0},
                   {fmt::format("  {} tokens", count_text(static_cast<double>(now.tokens))), 1},

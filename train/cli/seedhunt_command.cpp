@@ -52,7 +52,7 @@ class SearchProgress {
  public:
   void operator()(double done) {
     const double seconds = elapsed();
-    if (!console_.is_terminal() || seconds < shown_ + 0.2) return;
+    if (!console_.has_live_line() || seconds < shown_ + 0.2) return;
     shown_ = seconds;
     const std::string left = done > 0 ? clock_text(seconds * (1 - done) / done) : "?";
     console_.live({{fmt::format("{:5.1f} %", 100 * done), 0},

@@ -98,7 +98,7 @@ int train_tokenizer(const Arguments& arguments) {
   }
   auto shown = std::chrono::steady_clock::now();
   options.progress = [&](int64_t tokens) {
-    if (console.is_terminal() && seconds_since(shown) > 0.2) {
+    if (console.has_live_line() && seconds_since(shown) > 0.2) {
       console.live({{fmt::format("{} of {} tokens", tokens, options.vocab_size), 0}});
       shown = std::chrono::steady_clock::now();
     }

@@ -9,7 +9,7 @@ using namespace std::chrono_literals;
 
 Waiting::Waiting(Console& console, std::function<std::vector<Item>(double)> items)
     : console_(console), items_(std::move(items)) {
-  if (!console_.is_terminal()) return;
+  if (!console_.has_live_line()) return;
   try {
     thread_ = std::thread([this] { show(); });
   } catch (const std::system_error&) {  // no more threads allowed: then nothing is shown
