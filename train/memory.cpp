@@ -64,13 +64,16 @@ int64_t moment_bytes(const NamedTensors& parameters, const std::set<std::string>
   return total;
 }
 
-// What a run keeps beside the parameters: moments, and an average.
-static int64_t beside_parameters(const LanguageModel& model, const TrainConfig& config) {
-  int64_t average = 0;
-  if (config.ema > 0)
-    for (const Tensor& parameter : model.parameters()) average += floats(parameter.numel());
-  return average + moment_bytes(model.named_parameters(),
-                                table_names(model, model.config.vocab_size), config);
+MemoryEstimate kept_memory(const LanguageModel& model, const TrainConfig& config) {
+  MemoryEstimate kept;
+  for (const Tensor& parameter : model.parameters()) {
+    const int64_t bytes = floats(parameter.numel());
+    kept.model += config.ema > 0 ? 2 * bytes : bytes;
+    if (parameter.requires_grad()) kept.gradients += bytes;
+  }
+  kept.model +=
+      moment_bytes(model.named_parameters(), table_names(model, model.config.vocab_size), config);
+  return kept;
 }
 
 Trial::Trial(const LanguageModel& model, const TrainConfig& config) {
@@ -130,13 +133,11 @@ MemoryEstimate estimate_memory(const LanguageModel& model, const TrainConfig& co
   const FieldGuard in_part(&Context::threads, parts == 1 ? threads : 1);
   const bool waits = config.gradient_accumulation_steps > 1;
   peaks_of_pass(model, config, 1, std::min<int64_t>(length, 16), false);
-  int64_t parameters = 0, trained = 0;  // bytes
-  int64_t others = 0;                   // copies of weights in bf16, which that pass has made
-  for (const Tensor& parameter : model.parameters()) {
-    parameters += floats(parameter.numel());
-    if (parameter.requires_grad()) trained += floats(parameter.numel());
+  const MemoryEstimate kept = kept_memory(model, config);
+  const int64_t trained = kept.gradients;
+  int64_t others = 0;  // copies of weights in bf16, which that pass has made
+  for (const Tensor& parameter : model.parameters())
     if (cast_address(parameter.array())) others += block_bytes(2 * parameter.numel());
-  }
   for (const auto& [name, buffer] : model.named_buffers())
     others += block_bytes(size_of(buffer.dtype()) * buffer.numel());
   const auto peaks = peaks_of_pass(model, config, most, length, waits);
@@ -151,7 +152,7 @@ MemoryEstimate estimate_memory(const LanguageModel& model, const TrainConfig& co
   const int64_t waiting = (parts - together) * trained,
                 total = std::max(together * peak + waiting, parts * trained),
                 gradients = std::min(parts * trained + waiting, total);
-  return {parameters + beside_parameters(model, config) + others, gradients, total - gradients};
+  return {kept.model + others, gradients, total - gradients};
 }
 
 int64_t least_parameters(const GPTConfig& c) {

@@ -48,6 +48,10 @@ class Trial {
 int64_t moment_bytes(const NamedTensors& parameters, const std::set<std::string>& tables,
                      const TrainConfig& config);
 
+/// What of it a run keeps whatever its batch: weights, moments, an average, and gradients. No pass
+/// is run for it, which would need most of that.
+MemoryEstimate kept_memory(const LanguageModel& model, const TrainConfig& config);
+
 /// Of any model, within 3 % of the measured peak, with any unit for matrix products and any number
 /// of threads: by passes of a few rows; gradients and buffers stay as they are. With several parts
 /// of a batch side by side (data_parallel.h), a run may use less, because their peaks need not

@@ -368,8 +368,7 @@ Trainer::Trainer(const TrainConfig& config, const std::optional<SavedRun>& saved
   INK_CHECK(!config_.shard_optimizer || processes().size() == 1 || device_.is_cpu(),
             "shard_optimizer: expected device cpu in several processes, got ", config_.device);
   if (config_.shard_optimizer && processes().size() > 1) make_shards();
-  estimate_own_memory();
-  if (device_.is_cpu()) check_memory("this run", memory_.total());
+  check_own_memory();
   optimizer_ = optimizer_of(shards_ ? shards_->own() : model_->named_parameters());
   loss_sum_ = zeros({});
   zero_ = zeros({});
@@ -413,21 +412,26 @@ void Trainer::make_shards() {
   shards_ = std::make_unique<Shards>(trained, updated, processes(), cost);
 }
 
-// Of this process: of several, each has its parts of the batch, and the sum of all gradients.
-void Trainer::estimate_own_memory() {
+// Of this process: of several, each has its parts of the batch, and the sum of all gradients. What
+// does not depend on the batch is checked before the passes that tell the rest.
+void Trainer::check_own_memory() {
   const ContextGuard guard(run_context());
   const int64_t n = processes().size();
   TrainConfig own = config_;
   own.batch_parts = (own.batch_parts + n - 1) / n;
   own.batch_size = (own.batch_size + n - 1) / n;
+  const auto tables = table_names(*model_, model_->config.vocab_size);
+  const int64_t elsewhere = shards_ ? moment_bytes(model_->named_parameters(), tables, config_) -
+                                          moment_bytes(shards_->own(), tables, config_)
+                                    : 0;
+  const bool on_cpu = device_.is_cpu();
+  if (on_cpu) check_memory("this run", kept_memory(*model_, own).total() - elsewhere);
   memory_ = estimate_memory(*model_, own);
   if (n > 1) memory_.gradients += block_bytes(4 * num_parameters_);
   if (n > 1 && config_.wire_dtype != "float32")
     memory_.gradients += block_bytes(2 * num_parameters_);
-  if (!shards_) return;
-  const auto tables = table_names(*model_, model_->config.vocab_size);
-  memory_.model += moment_bytes(shards_->own(), tables, config_) -
-                   moment_bytes(model_->named_parameters(), tables, config_);
+  memory_.model -= elsewhere;
+  if (on_cpu) check_memory("this run", memory_.total());
 }
 
 void Trainer::check_same_run(const std::optional<SavedRun>& saved) const {

@@ -163,7 +163,7 @@ class Trainer {
   void choose_arithmetic(const std::optional<SavedRun>& saved);
   Arithmetic arithmetic() const;
   void resume(const SavedRun& saved);
-  void estimate_own_memory();
+  void check_own_memory();
   void make_shards();
   std::unique_ptr<Optimizer> optimizer_of(const NamedTensors& parameters) const;
   NamedTensors whole_optimizer_state();

@@ -855,6 +855,10 @@ TEST_F(Runs, MemoryThatCannotBeHadIsAnError) {
                      train("--threads 2 --out_dir " + path("out")),
                  1, "ulimit -v");
   }
+  // There is room for the weights, and none for their gradients: nobody begins a pass of these.
+  expect_error("ulimit -v 1400000; " +
+                   train("--threads 2 --n_layer 12 --n_embd 1024 --out_dir " + path("out")),
+               1, "this run needs about 2.4 GB");
 #endif
   expect_error(train("--n_layer 1000 --n_embd 65536 --out_dir " + path("out")), 1,
                "this model needs about ");

@@ -74,6 +74,7 @@ Drawn draw_step(const TrainConfig& config, std::unique_ptr<LanguageModel> model)
     manual_seed(static_cast<uint64_t>(config.seed));
     model = make_model(config.model, config.gpt(vocab_size), config.model_settings);
   }
+  check_memory("this step", kept_memory(*model, config).total());
   check_memory("this step", estimate_memory(*model, config).total());
   return {fmt::format("A training step of {} x {} tokens; {} parameters. Times are the best of {}.",
                       config.batch_size, config.block_size,
