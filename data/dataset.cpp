@@ -345,11 +345,13 @@ std::vector<size_t> TextDataset::encode(const std::vector<std::filesystem::path>
     const TextFile& text = texts[i];
     std::atomic<bool> has_token = false, has_zeros = false;
     const auto work = [&](size_t begin, size_t end) {
-      if (!end_token.empty() && !has_token)  // also one that begins here and goes on
-        has_token = text.view().substr(begin, end - begin + end_token.size() - 1).find(end_token) !=
-                    std::string_view::npos;
-      if (!has_zeros)
-        has_zeros = text.view().substr(begin, end - begin).find('\0') != std::string_view::npos;
+      const auto look_for = [&](std::string_view what, std::atomic<bool>& found) {
+        if (what.empty() || found) return;  // it may begin here and go on behind
+        const std::string_view part = text.view().substr(begin, end - begin + what.size() - 1);
+        if (part.find(what) != std::string_view::npos) found = true;
+      };
+      look_for(end_token, has_token);
+      look_for(std::string_view("\0", 1), has_zeros);
       return narrow<Id>(tokenizer_->encode_part(text.view(), begin, end), tokenizer_->vocab_size());
     };
     const auto join = [&](const std::vector<Id>& part) {
