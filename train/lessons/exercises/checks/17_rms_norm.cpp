@@ -87,7 +87,7 @@ Exercise rms_norm_exercise(rms_norm_check::Forward forward, rms_norm_check::Back
        "Backward: compute rstd and xhat again, and dxhat = dy * weight.",
        "drstd / dx[j] = -rstd^3 x[j] / C. So the way through rstd gives -rstd xhat mean(dxhat "
        "xhat), and x itself gives rstd dxhat. dweight = sum_to(dy * xhat, weight.shape())."},
-      {"autograd/ops/layer_norm.cpp", "inline C rms_normalise(",
+      {"autograd/ops/layer_norm.cpp", "[[gnu::always_inline]] inline C rms_normalise(",
        "It keeps one number for each row, and shares the loops over rows with layer norm. In a "
        "model the addition before it runs in the same pass (add_rms_norm), because the sum would "
        "otherwise be written and read once more."},
