@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <cstring>
 #include <type_traits>
 #include <utility>
 
@@ -22,8 +23,9 @@ Vector<T> half_of_run(const T* x) {
 }
 template <int half, class T>
 Vector<float> half_of_run(const bfloat16* x) {
-  typedef uint32_t Bits __attribute__((vector_size(kVectorBytes), aligned(2), may_alias));
-  const Bits bits = *reinterpret_cast<const Bits*>(x);
+  typedef uint32_t Bits __attribute__((vector_size(kVectorBytes)));
+  Bits bits;
+  std::memcpy(&bits, x, sizeof bits);  // a type that says it is unaligned is not enough for GCC 11
   return reinterpret_cast<Vector<float>>(half == 0 ? bits << 16 : bits & 0xffff0000);
 }
 
