@@ -116,7 +116,4 @@ Tensor& Tensor::seen_by_others() {
   return *this;
 }
 
-Tensor& Tensor::operator=(const Tensor& value) && { return checked_target().copy_(value); }
-Tensor& Tensor::operator=(const Scalar& value) && { return checked_target().fill_(value); }
-
 }  // namespace ink

@@ -30,6 +30,9 @@ Tensor arranged(Tensor x, std::string names, const std::string& all) {
   for (size_t i = 0; i < names.size(); ++i) {  // a name that comes twice: the diagonal
     const size_t again = names.find(names[i], i + 1);
     if (again == std::string::npos) continue;
+    const int64_t n = x.shape()[static_cast<int64_t>(i)],
+                  m = x.shape()[static_cast<int64_t>(again)];
+    INK_CHECK(n == m, "einsum: ", names, " repeats ", names[i], ", of sizes ", n, " and ", m);
     x = diagonal(x, 0, static_cast<int64_t>(i), static_cast<int64_t>(again));
     const char name = names[i];
     names.erase(again, 1);

@@ -158,10 +158,27 @@ Tensor Tensor::index(std::initializer_list<Index> indices) const {
   if (!ids.empty()) return ink::index(y, ids);
   return y.is_same(*this) ? shown_as("alias", ink::expand(y, shape())) : y;  // a view in any case
 }
-Tensor& Tensor::index_put_(std::initializer_list<Index> indices, const Tensor& values,
+// As PyTorch's x[...] = values, which leaves out leading dimensions of 1 that x[...] has not.
+static Tensor without_leading_ones(Tensor values, int64_t dims) {
+  while (values.defined() && values.dim() > dims && values.size(0) == 1) values = values.squeeze(0);
+  return values;
+}
+Tensor& Tensor::operator=(const Tensor& value) && {
+  return checked_target().copy_(without_leading_ones(value, dim()));
+}
+Tensor& Tensor::operator=(const Scalar& value) && { return checked_target().fill_(value); }
+Tensor& Tensor::index_put_(std::initializer_list<Index> indices, const Tensor& given,
                            bool accumulate) {
   auto [y, ids] = chosen_by("index_put_", *this, indices);
-  check_defined("index_put_", values);
+  check_defined("index_put_", given);
+  int64_t dims = y.dim(), of_ids = 0;
+  for (const Tensor& id : ids) {
+    if (!id.defined()) continue;
+    const bool mask = id.dtype() == boolean;
+    dims -= mask ? id.dim() : 1;
+    of_ids = std::max(of_ids, mask ? 1 : id.dim());
+  }
+  const Tensor values = without_leading_ones(given, dims + of_ids);
   INK_CHECK(values.dtype() == dtype(), "index_put_: expected values of ", dtype(), ", got ",
             values.dtype());
   if (!ids.empty()) {

@@ -34,7 +34,7 @@ Tensor norm(const Tensor& x, NumberOf<double> order, const Shape& dims, Flag kee
   const double p = order;
   const ReducedShape shape("norm", x, dims);
   INK_CHECK(x.is_floating(), "norm: expected a floating dtype, got ", x.dtype());
-  if (std::isinf(p)) shape.check_not_empty("norm");
+  if (std::isinf(p) || p < 0) shape.check_not_empty("norm");
   const Tensor y = value(x, p, shape, keepdim);
   const auto vjp = [=, x = Saved::input(x), y = Saved::output(y)](const Tensor& dy) -> Grads {
     const Tensor v = *x, size = abs(v), norms = shape.keep(*y), g = shape.keep(dy);

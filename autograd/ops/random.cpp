@@ -172,7 +172,8 @@ Tensor multinomial(const Tensor& weights, int64_t samples, bool replacement, Gen
   INK_CHECK(samples > 0, "multinomial: expected at least one sample, got ", samples);
   const Tensor w =
       weights.detach().to(cpu_device).to(weights.dtype() == f64 ? f64 : f32).contiguous();
-  const int64_t categories = w.size(-1), rows = categories ? w.numel() / categories : 0;
+  INK_CHECK(w.size(-1) > 0, "multinomial: expected at least one category, got ", w.shape());
+  const int64_t categories = w.size(-1), rows = w.numel() / categories;
   Shape shape = w.shape();
   shape.back() = samples;
   Tensor ids = empty(shape, {i64, cpu_device});

@@ -176,6 +176,19 @@ TEST(OneTensor, AssignmentToAViewWrites) {
   x.index({}) = y;
   sum(x).backward();
   EXPECT_EQ(y.grad().tolist(), (V{2, 2, 2}));
+  // As in PyTorch, leading dimensions of 1 are left out; copy_ and += do not.
+  Tensor z = zeros({2, 3}, f64);
+  const Tensor row = leaf({1, 1, 3}, 2);
+  z.index({0}) = row;
+  z.index({1, 0}) = ones({1}, f64);
+  z.index({Slice(1), 1}) = full({1, 1}, 3, f64);
+  z.index_put_({z > 2.5}, full({1, 1}, 7, f64));
+  z.index_put_({tensor({1}), 2}, full({1, 1, 1}, 8, f64));
+  EXPECT_EQ(z.tolist(), (V{2, 2, 2, 1, 7, 8}));
+  sum(z).backward();
+  EXPECT_EQ(row.grad().tolist(), (V{1, 1, 1}));
+  EXPECT_NE(error_of([&] { z.detach().index({0}) = ones({2, 3}, f64); }), "");
+  EXPECT_NE(error_of([&] { z.detach().index({0}).copy_(ones({1, 3}, f64)); }), "");
   const auto refused = [](auto assign) {
     EXPECT_EQ(error_of(assign).rfind("=: expected a view on the left", 0), 0u) << error_of(assign);
   };

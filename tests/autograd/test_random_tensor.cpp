@@ -157,6 +157,11 @@ TEST(RandomTensor, MultinomialRefusesWhatIsNoWeight) {
   const std::string error = error_of([&] { multinomial(bad_second, 1); });
   EXPECT_NE(error, "");
   EXPECT_EQ(error_of([&] { multinomial(bad_second.index({1}), 1); }), error);
+  EXPECT_EQ(error_of([] {
+              multinomial(zeros({3, 0}), 1);
+            }),
+            "multinomial: expected at least one category, got (3, 0)");
+  EXPECT_EQ(multinomial(zeros({0, 3}), 2).shape(), (Shape{0, 2}));
 }
 
 TEST(RandomTensor, EmptyOnesDrawNothing) {

@@ -236,6 +236,8 @@ TEST(Reduce, NoElementsAsInPyTorch) {
   EXPECT_EQ(sum(x, {0}).shape(), (Shape{0}));
   EXPECT_EQ(max(zeros({0, 3}), 1).indices.shape(), (Shape{0}));
   EXPECT_EQ(argmax(zeros({0, 3}), 1, true).shape(), (Shape{0, 1}));
+  EXPECT_NE(error_of([&] { norm(x, -1, {1}); }), "");
+  EXPECT_EQ(norm(x, 0.5, {1}).tolist(), (std::vector<double>{0, 0}));
 }
 
 TEST(Reduce, DtypesAsInPyTorch) {

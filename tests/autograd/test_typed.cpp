@@ -521,6 +521,10 @@ TEST(Typed, ErrorsNameTheirOp) {
   EXPECT_EQ(error_of([&] { ones({2, 2}).index(ids); }), "index" + nine);
   EXPECT_EQ(error_of([&] { embedding(ids, ones({2, 3})); }), "embedding" + nine);
   EXPECT_EQ(error_of([&] { one_hot(ids); }), "one_hot" + nine);
+  EXPECT_EQ(error_of([] {
+              einsum("ii->i", {ones({1, 3})});
+            }),
+            "einsum: ii repeats i, of sizes 1 and 3");
   const Tensor five = ones({1, 1, 1, 1, 1});
   EXPECT_EQ(error_of([&] {
               einsum("abcde,fghij->afbgchdi", {five, five});
