@@ -138,11 +138,9 @@ bool Allocator::add_segment(Pool pool, int64_t bytes) {
 void Allocator::flush() {
   if (capturing()) return;
   FreeRanges& ranges = free_[kEager];
-  const auto all = ranges.all();
   for (auto segment = segments_.begin(); segment != segments_.end();) {
     const auto [start, bytes] = std::pair(segment->first, segment->second.bytes);
-    const auto range = all.find(start);
-    if (segment->second.pool != kEager || range == all.end() || range->second != bytes) {
+    if (segment->second.pool != kEager || ranges.ending_at(start + bytes) != bytes) {
       ++segment;
       continue;
     }

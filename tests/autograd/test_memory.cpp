@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <map>
 #include <random>
 #include <string>
 #include <tuple>
@@ -39,6 +40,37 @@ TEST(FreeRanges, MergeWithNeighboursOnBothSides) {
   EXPECT_EQ(ranges.ending_at(start), 0);
   EXPECT_EQ(ranges.take(30), start);
   EXPECT_TRUE(ranges.all().empty());
+}
+
+TEST(FreeRanges, ACutLeavesWhatIsOnBothSides) {
+  std::vector<char> memory(100);
+  char* const start = memory.data();
+  using Ranges = std::map<char*, int64_t>;
+  FreeRanges ranges;
+  ranges.put(start, 50);
+  ranges.cut(start + 20, 10);
+  EXPECT_EQ(ranges.all(), (Ranges{{start, 20}, {start + 30, 20}}));
+  ranges.cut(start + 30, 5);
+  ranges.cut(start + 15, 5);
+  EXPECT_EQ(ranges.all(), (Ranges{{start, 15}, {start + 35, 15}}));
+  ranges.cut(start, 15);
+  EXPECT_EQ(ranges.all(), (Ranges{{start + 35, 15}}));
+  EXPECT_FALSE(ranges.has(20));
+  EXPECT_TRUE(ranges.has(15));
+}
+
+TEST(FreeRanges, MergeWithinBoundsOnly) {
+  std::vector<char> memory(100);
+  char* const start = memory.data();
+  using Ranges = std::map<char*, int64_t>;
+  FreeRanges ranges;
+  ranges.put(start, 20);
+  ranges.put(start + 40, 20);
+  ranges.put(start + 20, 20, start + 20, start + 40);
+  EXPECT_EQ(ranges.all(), (Ranges{{start, 20}, {start + 20, 20}, {start + 40, 20}}));
+  EXPECT_EQ(ranges.take(20), start);
+  ranges.put(start + 60, 20, start + 40, start + 80);
+  EXPECT_EQ(ranges.all(), (Ranges{{start + 20, 20}, {start + 40, 40}}));
 }
 
 TEST(FreeRanges, BestFitThenLowestAddress) {

@@ -50,6 +50,7 @@ bool check_ids(const char* op, const char* id_name, const Tensor& ids, int64_t c
 }
 
 std::string classes_hint(const Shape& logits, const Shape& targets) {
+  if (targets == logits) return "; for probabilities, take -sum(p * log_softmax(x), {-1})";
   if (logits.size() < 3) return "";
   Shape others = logits;
   others.erase(1);
