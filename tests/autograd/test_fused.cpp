@@ -640,7 +640,9 @@ TEST(FusedErrors, IdsAndTargets) {
       }),
       "nll_loss: expected targets of shape (2, 5) for classes in dimension 2 of (2, 5, 3), got "
       "(2, 3); if the classes are in dimension 1, pass {.dim = 1}");
-  EXPECT_EQ(error_of([] { cross_entropy(zeros({4, 3}), zeros({4, 3})); }),
+  EXPECT_EQ(error_of([] {
+              cross_entropy(zeros({4, 3}), zeros({4, 3}));
+            }),
             "cross_entropy: expected targets of shape (4,) for logits (4, 3), got (4, 3); for "
             "probabilities, take -sum(p * log_softmax(x), {-1})");
   EXPECT_NEAR(cross_entropy(zeros({2, 5, 3}), zeros({2, 3}, i64), {.dim = 1}).item(), std::log(5),
