@@ -37,8 +37,8 @@ std::string describe(char32_t character) {
 
 // Text in any encoding of single bytes or more has few controls but those of lines and pages.
 bool is_binary(std::string_view bytes) {
-  const auto is_control = [](char c) {
-    return (c >= '\0' && c < '\t') || c == '\v' || (c > '\r' && c < ' ') || c == '\x7f';
+  const auto is_control = [](unsigned char c) {
+    return c < '\t' || c == '\v' || (c > '\r' && c < ' ') || c == 0x7f;
   };
   return 50 * std::count_if(bytes.begin(), bytes.end(), is_control) > std::ssize(bytes);
 }
@@ -60,10 +60,11 @@ bool is_binary(std::string_view bytes) {
   const size_t line_start = before.rfind('\n') + 1;  // npos + 1 is 0
   const auto column = 1 + std::count_if(before.begin() + static_cast<ptrdiff_t>(line_start),
                                         before.end(), std::not_fn(utf8::continues));
-  detail::fail(
-      {"encode: character ", describe(character), " at line ", line, ", column ", column,
-       " is not in the vocabulary of ", vocab_size, " characters",
-       character == '\r' ? "; to leave it out, as Python does: tr -d '\\r' < FILE > NEW" : ""});
+  detail::fail({"encode: character ", describe(character), " at line ", line, ", column ", column,
+                " is not in the vocabulary of ", vocab_size, " characters",
+                character == '\r'
+                    ? "; Python leaves it out of a text's lines, and so does tr -d '\\r'"
+                    : ""});
 }
 
 void check_id(int64_t id, int64_t vocab_size) {
