@@ -229,7 +229,9 @@ Paths files_by_pattern(const fs::path& name) {
       fs::exists(name, unknown))
     return {};
   const fs::path folder = name.has_parent_path() ? name.parent_path() : ".";
+  if (!fs::is_directory(folder, unknown)) check_is_name(name.string());
   Paths found = fitting(listed(folder).files, name.filename().c_str());
+  if (found.empty()) check_is_name(name.string());
   INK_CHECK(!found.empty(), name.string(), ": expected files of this pattern, found none");
   return found;
 }
@@ -282,8 +284,10 @@ char begins_with_json(const fs::path& file) {
   if (object == text.npos || name == text.npos || text[object] != '{' || text[name] != '"')
     return 0;
   const std::string line = text.substr(object, text.find('\n', object) - object);
+  const size_t last = line.rfind('}');
+  if (last == line.npos) return 0;
   try {
-    parse_json("[" + line.substr(0, line.rfind('}') + 1) + "]");
+    parse_json("[" + line.substr(0, last + 1) + "]");
     return text[first];
   } catch (const Error&) {
     return 0;
@@ -300,13 +304,14 @@ DataFiles files_of(const std::vector<std::string>& names, bool as_val) {
   for (const std::string& name : names) {
     DataFiles found{{name}, {}, false, false, ""};
     std::error_code unknown;
-    check_is_name(name);
     if (fs::is_directory(name, unknown)) {
       found = files_of_folder(name);
     } else if (name == kPreparedFile) {
       found.train = {fs::path(".") / name};
     } else if (const Paths fit = files_by_pattern(name); !fit.empty()) {
       found.train = fit;
+    } else {
+      check_is_name(name);
     }
     if (as_val && !found.val.empty()) found.train = std::move(found.val);
     all.train.insert(all.train.end(), found.train.begin(), found.train.end());
@@ -447,9 +452,8 @@ std::string said_of_line_ends(const Paths& texts) {
   const auto found = std::find_if(texts.begin(), texts.end(), has_two_line_ends);
   if (found == texts.end()) return "";
   return found->string() +
-         ": its lines end with \\r\\n, and both characters are learned; Python reads them as \\n; "
-         "to have it so: tr -d '\\r' < " +
-         for_shell(found->string()) + " > " + converted_name(found->string(), ".txt");
+         ": its lines end with \\r\\n, and both characters are learned; Python reads them as \\n" +
+         command_without("\\r", *found);
 }
 
 std::string said_of_fields(const Paths& texts) {
@@ -472,11 +476,12 @@ void check_is_name(const std::string& name) {
   const auto fail = [&](const char* why) {
     detail::fail({name, ": there is no such file; ", why});
   };
-  if (name == "-") fail("standard input is called /dev/stdin");
-  if (name == "fables") fail("the built-in language needs none: leave the option out");
-  if (name.starts_with("task:")) fail("a task stands alone, as in --data task:addition");
+  if (name == "-")
+    fail("train and tokenizer train read standard input as /dev/stdin, and prepare reads files");
+  if (name == "fables") fail("the built-in language needs none: train without --data learns it");
+  if (name.starts_with("task:")) fail("a task stands alone, as in train --data task:addition");
   if (name.find("://") != name.npos) fail("nothing is fetched: download it, and name its file");
-  if (name.find(',') != name.npos) fail("several stand apart, as in --data a.txt b.txt");
+  if (name.find(',') != name.npos) fail("several stand apart, as in a.txt b.txt");
 }
 
 void check_no_run(const fs::path& folder) {

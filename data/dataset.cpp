@@ -366,8 +366,8 @@ std::vector<size_t> TextDataset::encode(const std::vector<std::filesystem::path>
   if (!with_zeros.empty())
     log_message(with_zeros,
                 ": has bytes of 0, which no text has, and they are learned; it is of "
-                "another format, or was filled up. To be without them: tr -d '\\0' < ",
-                for_shell(with_zeros), " > ", converted_name(with_zeros, ".txt"));
+                "another format, or was filled up",
+                command_without("\\0", with_zeros));
   if (!with_token.empty() && tokenizer_->encode(end_token) != std::vector{end_id})
     log_message(
         with_token, ": ", end_token,

@@ -163,9 +163,11 @@ bool is_of_llama2(std::string_view bytes) {
   if (bytes.size() < sizeof sizes) return false;
   std::memcpy(sizes.data(), bytes.data(), sizeof sizes);
   const auto [width, hidden, layers, heads, kv_heads, vocab, block] = sizes;
-  if (std::min({layers, kv_heads, block}) < 1 || heads < kv_heads || width < heads) return false;
+  if (std::min({layers, kv_heads, block}) < 1 || heads < kv_heads || width < std::max(heads, 16))
+    return false;
   return hidden > width && layers < 1000 && width % heads == 0 && heads % kv_heads == 0 &&
-         vocab != 0 && std::ssize(bytes) > 4 * int64_t{width} * std::abs(int64_t{vocab});
+         std::abs(int64_t{vocab}) >= 256 &&
+         std::ssize(bytes.substr(sizeof sizes)) / 4 / width >= std::abs(int64_t{vocab});
 }
 
 // Are the first bytes, at most so many, text without controls but those of lines?
@@ -208,7 +210,8 @@ void check_is_ids(const std::filesystem::path& file, std::string_view bytes) {
   for (const Format& format : kFormats)
     check(file, "token ids", format.begin.size() >= 4 && begins(bytes, format), format);
   for (const Format& format : kNoIds) check(file, "token ids", begins(bytes, format), format);
-  check(file, "token ids", is_of_llama2(bytes), {"", kLlama2, kNoText});
+  check(file, "token ids", file.extension() == ".bin" && is_of_llama2(bytes),
+        {"", kLlama2, kNoText});
   // Ids of 2 bytes are no text for long.
   INK_CHECK(bytes.size() < 128 || !is_readable(bytes, 4096), file.string(),
             ": expected token ids, got text; name a text otherwise, such as ",
@@ -221,6 +224,14 @@ std::string converted_name(const std::filesystem::path& file, const char* extens
   if (std::filesystem::exists(name.replace_extension(extension), unknown))
     name.replace_filename(file.stem().string() + "_converted" + extension);
   return for_shell(name.string());
+}
+
+std::string command_without(const std::string& byte, const std::filesystem::path& text) {
+  std::error_code unknown;
+  const std::string name = text.string();
+  if (name.starts_with("/dev/") || !std::filesystem::is_regular_file(text, unknown)) return "";
+  return "; to leave " + byte + " out: tr -d '" + byte + "' < " + for_shell(name) + " > " +
+         converted_name(text, ".txt");
 }
 
 size_t byte_order_mark(std::string_view text) {

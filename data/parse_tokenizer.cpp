@@ -90,7 +90,8 @@ std::unique_ptr<Tokenizer> parse_tokenizer(std::string_view text) {
 }
 
 std::unique_ptr<Tokenizer> load_tokenizer(const std::filesystem::path& path) {
-  if (exists(path / "ckpt" / "config.json")) return load_tokenizer(path / "ckpt" / "config.json");
+  for (const char* name : {"ckpt", "best", "ckpt.prev"})  // of a run
+    if (exists(path / name / "config.json")) return load_tokenizer(path / name / "config.json");
   if (exists(path / "state.json")) return load_tokenizer(path / "config.json");  // a checkpoint
   if (is_directory(path) || bpe::is_file_of_others(path)) return bpe::load_tokenizer(path);
   if (path.extension() == ".pkl") return std::make_unique<CharTokenizer>(characters_of_meta(path));

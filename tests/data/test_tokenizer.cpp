@@ -93,7 +93,7 @@ TEST(CharTokenizer, NamesAnUnknownCharacterAndItsPlace) {
   EXPECT_EQ(
       error_of([&] { tokenizer.encode("a\r\n"); }),
       "encode: character U+000D at line 1, column 2 is not in the vocabulary of 5 characters; "
-      "to leave it out, as Python does: tr -d '\\r' < FILE > NEW");
+      "Python leaves it out of a text's lines, and so does tr -d '\\r'");
 }
 
 struct InParts {
@@ -287,6 +287,13 @@ TEST(SavedTokenizer, OfARun) {
   folder.write("run/ckpt/state.json", "{}");
   for (const char* name : {"run", "run/ckpt", "run/ckpt/config.json"})
     EXPECT_EQ(load_tokenizer(folder / name)->to_json(), saved) << name;
+  for (const char* name : {"best", "ckpt.prev"}) {  // which a run may have alone
+    const auto run = folder / "of" / name;
+    std::filesystem::create_directories(run);
+    std::filesystem::copy(folder / "run/ckpt", run);
+    EXPECT_EQ(load_tokenizer(folder / "of")->to_json(), saved) << name;
+    std::filesystem::remove_all(folder / "of");
+  }
   const auto other = folder.write("config.json", R"({"model_type": "gpt2"})");
   EXPECT_EQ(error_of([&] { load_tokenizer(other); }),
             other.string() +
@@ -569,8 +576,17 @@ TEST(DataFiles, AFolderStandsForItsFiles) {
                                    "wrote are in its folder samples");
   EXPECT_EQ(files_of({z}, {"/dev/zero"}), "--val_data: /dev/zero: expected a file, got a device");
   EXPECT_EQ(files_of({"fables"}),
-            "--data: fables: there is no such file; the built-in language needs none: leave the "
-            "option out");
+            "--data: fables: there is no such file; the built-in language needs none: train "
+            "without --data learns it");
+  std::filesystem::create_directory(folder / "a,b");
+  folder.write("a,b/c.txt", "a");
+  EXPECT_EQ(files_of({(folder / "a,b/*.txt").string()}), "c.txt |");
+  EXPECT_EQ(files_of({(folder / "a,b/?,*.txt").string()}),
+            "--data: " + (folder / "a,b/?,*.txt").string() +
+                ": there is no such file; several stand apart, as in a.txt b.txt");
+  EXPECT_EQ(files_of({"s://x/*.txt"}),
+            "--data: s://x/*.txt: there is no such file; nothing is fetched: download it, and name "
+            "its file");
   EXPECT_EQ(files_of({"/none"}), "--data: /none: cannot open: No such file or directory");
 }
 
@@ -654,7 +670,7 @@ TEST(DataFiles, LineEndsOfWindowsAreSaid) {
                     b = folder.write("b.txt", "a\nb\r\n").string(),
                     said = a +
                            ": its lines end with \\r\\n, and both characters are learned; Python "
-                           "reads them as \\n; to have it so: tr -d '\\r' < " +
+                           "reads them as \\n; to leave \\r out: tr -d '\\r' < " +
                            a + " > " + (folder / "a_converted.txt").string();
   EXPECT_EQ(data_files({b, a}, {}).note, said);
   EXPECT_EQ(data_files({b}, {a}).note, said);
@@ -703,7 +719,8 @@ TEST(DataFiles, TextsWithFieldsAreSaidToBeTakenWhole) {
   for (const char* list :
        {"[{\"text\": \"x\"}]", "[{\"a\": 1}, {\"a\": 2}]\n", "[\n  { \"a\": 1 },\n  {}\n]\n"})
     EXPECT_EQ(of_text(list), note);
-  for (const char* text : {"{\"he said\"}\n", "[a] {\"b\"", "[1]\n{\"a\"", "[[", "{ a }", "{"})
+  for (const char* text : {"{\"he said\"}\n", "{\"Quoted,\" he said\n{}", "[a] {\"b\"",
+                           "[1]\n{\"a\"", "[[", "{ a }", "{"})
     EXPECT_EQ(of_text(text), "") << text;
 }
 
@@ -788,6 +805,21 @@ TEST(DataFiles, OtherBytesThanTokenIdsAreNamed) {
        {raw("1f8b0900"), raw("80049500"), raw("800263720000"), sizes, prose.substr(0, 40),
         prose.substr(0, 400) + raw("0100") + prose.substr(0, 400)})
     EXPECT_EQ(error_of([&] { TokenDataset(folder.write("a.bin", ids), wide); }), "(no error)");
+  // Ids of a small alphabet, and those of 4 bytes, may go together as such sizes do.
+  const std::string few = raw("02000000030000000100000001000000010000000400000002000000");
+  std::string rest;
+  for (int i = 0; i < 64 * 512; ++i) rest += raw("07000000");
+  for (const auto& [name, ids] : {std::pair{"a.bin", few + rest}, {"a.u32", sizes + rest}})
+    EXPECT_EQ(error_of([&] { TokenDataset(folder.write(name, ids), wide); }), "(no error)");
+}
+
+TEST(Formats, OnlyWhatIsAFileIsToBeConverted) {
+  const TempFolder folder;
+  const std::string a = folder.write("a.bin", "a");
+  EXPECT_EQ(command_without("\\r", a),
+            "; to leave \\r out: tr -d '\\r' < " + a + " > " + (folder / "a.txt").string());
+  for (const char* pipe : {"/dev/stdin", "/dev/fd/0", "/proc/self/fd"})
+    EXPECT_EQ(command_without("\\0", pipe), "");
 }
 
 template <class Id>
