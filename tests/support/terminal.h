@@ -38,6 +38,7 @@ inline std::string written_to_terminal(const std::string& line, unsigned short c
   const pid_t child = forkpty(&terminal, nullptr, nullptr, &size);
   INK_CHECK(child >= 0, "cannot make a terminal");
   if (child == 0) {
+    setenv("TERM", "xterm", 1);
     execl("/bin/sh", "sh", "-c", line.c_str(), nullptr);
     _exit(127);
   }
