@@ -112,7 +112,7 @@ void for_each_field(Config& c, F&& f, bool of_every_model = false) {
     Limits{0, 64});
   f("tokenizer", c.tokenizer,
     "char (the characters found in the text), byte, bpe:N (N tokens, learned from what is trained "
-    "on), or a tokenizer's file or folder, also of other programs",
+    "on), or a tokenizer's file or folder, also of other programs or of a run",
     Limits{});
   f("val_fraction", c.val_fraction,
     "how much of --data, from its end (of task:modular: any questions), is kept for validation",

@@ -1,5 +1,6 @@
 // Every option of every command, as its help shows it: what it refuses, and in which words.
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
 #include <algorithm>
 #include <cmath>
@@ -423,7 +424,7 @@ std::vector<std::string> foreign_texts(const OtherName& row) {
   for (std::string name; names >> name;) {
     const bool is_short = name[0] == '-';
     texts.push_back((is_short ? "" : "--") + name +
-                    (value.empty() ? "" : (is_short ? " " : "=") + value));
+                    (value.empty() || value == "*" ? "" : (is_short ? " " : "=") + value));
   }
   return texts;
 }
@@ -653,6 +654,10 @@ TEST(OtherNames, NanoGptsCommandLinesAreTaken) {
                                       {"look", "--write_tensors"},
                                       {"eval", "--init_from=resume"}})  // which it does by itself
     expect_refused({command, name, "--x"}, "there is no option --x");
+  for (const char* flag : {"--do_eval", "--compile"})  // takes no word that is no truth value
+    expect_refused({"eval", flag, "out2"}, "expected an option, got 'out2'");
+  expect_refused({"eval", "--do_eval", "True", "--compile", "0", "--dtype", "float32", "--x"},
+                 "there is no option --x");
   expect_refused({"train", "--dry_run"}, "type inkling train --check");
   expect_refused({"train", "--trainer.max_iters=3"}, "did you mean --max_iters?");
   expect_refused({"train", "--train.micro_batch_size", "3"}, "did you mean --batch_size?");
@@ -877,7 +882,8 @@ TEST(Help, FilledLines) {
   EXPECT_EQ(filled("  two  words", 80, 4), "  two  words");
   EXPECT_EQ(filled("abcdefgh ij", 4, 1), "abcdefgh\n ij");
   EXPECT_EQ(filled("a b\nc d\n", 3, 2), "a b\nc d\n");
-  EXPECT_EQ(filled("é é é é", 3, 0), "é é\né é");  // characters, not bytes
+  EXPECT_EQ(filled("a [b c\nd] e", 3, 0), "a\n[b\nc\nd]\ne");  // no bracket of one line
+  EXPECT_EQ(filled("é é é é", 3, 0), "é é\né é");              // characters, not bytes
   EXPECT_EQ(filled("", 10, 0), "");
 }
 
@@ -1100,6 +1106,9 @@ TEST(CommandLine, ThreadsAreCountedOnceTheOptionIsKnown) {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
   GTEST_SKIP() << "a sanitizer reserves terabytes";
 #endif
+  rlimit stack{};
+  if (getrlimit(RLIMIT_STACK, &stack) != 0 || stack.rlim_max < rlim_t{262144} * 1024)
+    GTEST_SKIP() << "no more stack may be asked for";
   const auto limited = [](const std::string& command) {
     return run_shell("export OMP_NUM_THREADS=64; ulimit -s 262144; ulimit -v 6000000; inkling " +
                      command);
@@ -1116,10 +1125,10 @@ TEST(CommandLine, NamesThatAreNoFilesAreAnswered) {
   const TempFolder folder;
   const std::string text = folder.write("a.txt", "abc");
   for (const auto& [name, answer] :
-       {std::pair{"-", "standard input is called /dev/stdin"},
+       {std::pair{"-", "train and tokenizer train read standard input as /dev/stdin, and prepare"},
         {"https://x.org/a.txt", "nothing is fetched: download it"},
-        {"a.txt,b.txt", "several stand apart, as in --data a.txt b.txt"},
-        {"task:", "a task stands alone, as in --data task:addition"},
+        {"a.txt,b.txt", "several stand apart, as in a.txt b.txt"},
+        {"task:", "a task stands alone, as in train --data task:addition"},
         {"task:addition", "a task stands alone"}}) {
     const std::string said = std::string(name) + ": there is no such file; " + answer;
     for (const std::vector<std::string>& words :

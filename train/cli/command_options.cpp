@@ -253,6 +253,7 @@ struct CommandOptions::Parser {
   // own: gets the words that belong to no option.
   std::vector<GivenOption> read_arguments(const Arguments& arguments, Arguments& own);
   std::vector<GivenOption> read_config_file();
+  bool does_itself(const OtherName& row) const;
   bool translate(const std::string& label, const std::string& name,
                  const std::optional<std::string>& value, std::vector<GivenOption>& all);
   void calculate(GivenOption& one, const std::map<const CommandOption*, const GivenOption*>& holds);
@@ -456,6 +457,14 @@ std::string CommandOptions::Parser::option_for(const std::string& word) const {
                                         : "; to continue a text, say --start before it";
 }
 
+// Does the command do by itself what this name asks for?
+bool CommandOptions::Parser::does_itself(const OtherName& row) const {
+  const std::string text = row.text;
+  return row.answer == Answer::told &&
+         (text.find("{" + command + "}") != text.npos ||
+          text.find("{" + command + " --out_dir FOLDER}") != text.npos);
+}
+
 // Takes a name that other programs have, or says what to type here. False: it is not known here.
 bool CommandOptions::Parser::translate(const std::string& label, const std::string& name,
                                        const std::optional<std::string>& value,
@@ -463,10 +472,8 @@ bool CommandOptions::Parser::translate(const std::string& label, const std::stri
   const OtherName* row = other_name(name, value.value_or(""), command);
   if (row == nullptr || row->answer == Answer::like) return false;
   const std::string text = row->text;
-  const bool is_told = row->answer == Answer::told,
-             is_this = is_told && (text.find("{" + command + "}") != text.npos ||
-                                   text.find("{" + command + " --out_dir FOLDER}") != text.npos);
-  if (is_told && !is_this)
+  const bool is_this = does_itself(*row);
+  if (row->answer == Answer::told && !is_this)
     throw UsageError(fmt::format("there is no {}; {}",
                                  (config_file.empty() ? "option " : "setting ") + label,
                                  with_typed(row->text, typed(""))));
@@ -565,8 +572,14 @@ std::vector<GivenOption> CommandOptions::Parser::read_arguments(const Arguments&
       if (is_flag || translate(label, denied, "false", all)) continue;
     }
     if (option == nullptr) {
-      const bool joined = end < word.size(),
-                 apart = !joined && next(i) && !is_config_file(*next(i));
+      // A flag of which nothing is taken: the word behind it may be another's.
+      const OtherName* row = other_name(name, next(i).value_or(""), command);
+      const bool is_idle =
+          row != nullptr &&
+          (does_itself(*row) || (*row->value == '\0' && row->answer == Answer::left_out));
+      const bool joined = end < word.size(), apart = !joined && next(i) &&
+                                                     !is_config_file(*next(i)) &&
+                                                     (!is_idle || truth_of(*next(i)));
       if (!translate(printable(word.substr(0, end), 60), name,
                      joined  ? word.substr(end + 1)
                      : apart ? next(i)
@@ -644,6 +657,7 @@ std::vector<GivenOption> CommandOptions::Parser::read_config_file() {
       continue;
     }
     if (name == "config" || name == "help") fail(name + " is not a setting of a file");
+    // NAME = None, or [None], says that nothing is set: the default is taken.
     if (item.is_bare && item.values == Arguments{"None"} && is_setting(name)) {
       left_out.emplace_back("None: the default", printable(item.name, 60));
       continue;

@@ -110,8 +110,10 @@ std::string filled(const std::string& text, size_t columns, size_t indent) {
   };
   for (size_t at = 0; at < text.size();) {
     const size_t word = std::min(text.find_first_not_of(' ', at), text.size()),
-                 close = word < text.size() && text[word] == '[' ? text.find(']', word) : word,
-                 end = std::min(text.find_first_of(" \n", close), text.size());
+                 close = text.find(']', word);
+    const bool has_bracket =
+        word < text.size() && text[word] == '[' && close < text.find('\n', word);
+    const size_t end = std::min(text.find_first_of(" \n", has_bracket ? close : word), text.size());
     const std::string piece = text.substr(at, end - at);
     if (begun && columns_of(line + piece) > columns) {
       end_line(indent);

@@ -21,7 +21,8 @@ std::string without_numbers(const std::string& name) {
   std::string kind;
   for (size_t at = 0, end; at < name.size(); at = end + 1) {
     end = std::min(name.find('.', at), name.size());
-    const bool is_number = name.find_first_not_of("0123456789", at) == end && end < name.size();
+    const bool is_number =
+        name.find_first_not_of("0123456789", at) == end && end > at && end < name.size();
     kind += is_number ? "*." : name.substr(at, end + 1 - at);
   }
   return kind;

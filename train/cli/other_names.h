@@ -19,7 +19,8 @@ enum class Answer {
 /// In `text`, {sample --start TEXT} is what to type after the program's name.
 struct OtherName {
   const char* names;  // one or several, with spaces between
-  const char* value;  // the row holds for it alone; "gpt2*": what begins so; "": any
+  const char* value;  // the row holds for it alone; "gpt2*": what begins so; "": any.
+                      // Where a name is left out, "" is any of a flag, and "*" any of another name
   Answer answer;
   const char* text;
   const char* commands = "";  // for which it holds; "": all, but train alone where a name is left

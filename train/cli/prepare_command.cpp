@@ -47,7 +47,7 @@ int prepare_command(const Arguments& arguments) {
   PrepareOptions options;
   command.add("text", &names,
               "files of text, or of JSON a line (*.jsonl), also packed (.gz, .zst), or folders");
-  command.add("--tokenizer", &tokenizer, "byte, or a tokenizer's file or folder");
+  command.add("--tokenizer", &tokenizer, "byte, or a tokenizer's file or folder, also of a run");
   command.add("--out_dir", &out_dir, "the folder to write");
   command.add("--field", &options.field, "of JSON: the field that holds a document's text",
               {.shows_default = true});

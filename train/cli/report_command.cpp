@@ -46,7 +46,7 @@ void check_is_run(const std::string& folder) {
     INK_CHECK(!checkpoint_exists(place.out_dir, place.name), printable(folder, 200),
               " holds a checkpoint, and no ", kMetricsFile,
               ", the log that a report shows; name the folder of its run, or let it write: ",
-              typed("sample --out_dir"), " ", for_shell(folder));
+              typed("sample " + option_typed("--out_dir", folder)));
   }
   INK_CHECK(std::filesystem::exists(file, ignored), "there is no run in ", printable(folder, 200),
             ", which has no ", kMetricsFile,

@@ -172,7 +172,7 @@ int show_text(const Arguments& arguments) {
       "has on average.");
   std::string tokenizer, file;
   command.add("text", &file, "a text file; without it, standard input");
-  command.add("--tokenizer", &tokenizer, "byte, or a tokenizer's file or folder");
+  command.add("--tokenizer", &tokenizer, "byte, or a tokenizer's file or folder, also of a run");
   if (!command.parse(arguments)) return kOk;
   const auto loaded = tokenizer_of("tokenizer show", tokenizer);
   const std::string text = text_of(file);
@@ -195,7 +195,7 @@ int encode_text(const Arguments& arguments) {
                          "Prints the ids of a text, or of what it reads from a pipe.");
   std::string tokenizer, file;
   command.add("text", &file, "a text file; without it, standard input");
-  command.add("--tokenizer", &tokenizer, "byte, or a tokenizer's file or folder");
+  command.add("--tokenizer", &tokenizer, "byte, or a tokenizer's file or folder, also of a run");
   if (!command.parse(arguments)) return kOk;
   const auto loaded = tokenizer_of("tokenizer encode", tokenizer);
   const std::string text = text_of(file);
@@ -212,7 +212,7 @@ int decode_ids(const Arguments& arguments) {
   std::string tokenizer;
   Arguments ids;
   command.add("id", &ids, "ids; without any, standard input");
-  command.add("--tokenizer", &tokenizer, "byte, or a tokenizer's file or folder");
+  command.add("--tokenizer", &tokenizer, "byte, or a tokenizer's file or folder, also of a run");
   if (!command.parse(arguments)) return kOk;
   const auto loaded = tokenizer_of("tokenizer decode", tokenizer);
   const auto write = [&](const std::string& word) {
