@@ -18,8 +18,8 @@ void check_is_ids(const std::filesystem::path& file, std::string_view bytes);
 /// For the shell: a new name beside this file, with this extension, for what it is converted to.
 std::string converted_name(const std::filesystem::path& file, const char* extension);
 
-/// "; to leave \r out: " and the command for the shell that makes such a text of this one. Empty for
-/// what cannot be read again, such as a pipe or /dev/stdin.
+/// "; to leave \r out: " and the command for the shell that makes such a text of this one. Empty
+/// for what cannot be read again, such as a pipe or /dev/stdin.
 std::string command_without(const std::string& byte, const std::filesystem::path& text);
 
 /// How many bytes a byte order mark takes at the beginning of a text: 3 or 0.
