@@ -809,8 +809,8 @@ TEST(DataFiles, OtherBytesThanTokenIdsAreNamed) {
   const std::string few = raw("02000000030000000100000001000000010000000400000002000000");
   std::string rest;
   for (int i = 0; i < 64 * 512; ++i) rest += raw("07000000");
-  for (const auto& [name, ids] : {std::pair{"a.bin", few + rest}, {"a.u32", sizes + rest}})
-    EXPECT_EQ(error_of([&] { TokenDataset(folder.write(name, ids), wide); }), "(no error)");
+  for (const auto& file : {folder.write("a.bin", few + rest), folder.write("a.u32", sizes + rest)})
+    EXPECT_EQ(error_of([&] { TokenDataset(file, wide); }), "(no error)");
 }
 
 TEST(Formats, OnlyWhatIsAFileIsToBeConverted) {
