@@ -155,6 +155,19 @@ TEST_F(Runs, AFolderThatWasMovedIsMadeAnew) {
                    program_path() + " sample --out_dir " + out);
 }
 
+// Only what is known to be gone is written anew: here, the system cannot tell what the name means.
+TEST_F(Runs, ALogThatCannotBeLookedUpIsWrittenOn) {
+  const std::string out = path("out"), file = out + "/metrics.jsonl", old = path("old");
+  const Ran ran = run_shell(
+      train_in_background("--max_iters 1000000 --eval_interval 1000000 --out_dir " + out) + "ln " +
+      file + " " + old + "; cd " + out + "; ln -s loop loop; ln -s loop link; mv -T link " + file +
+      "; before=$(wc -l <" + old + "); while kill -0 $run && test $(wc -l <" + old +
+      ") -le $before; do sleep 0.05; done; kill $run; wait $run");
+  EXPECT_EQ(ran.code, 128 + SIGTERM) << ran.err;
+  EXPECT_EQ(ran.err.find("was deleted"), std::string::npos) << ran.err;
+  EXPECT_TRUE(fs::is_symlink(file));
+}
+
 TEST_F(Runs, WhoStopsReadingDoesNotStopTheRun) {
   const Ran ran = run_shell(train("--final_eval whole --out_dir " + path("out")) + " | head -1");
   EXPECT_EQ(ran.code, 0) << ran.err;

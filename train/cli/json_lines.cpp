@@ -71,6 +71,7 @@ void JsonLines::find_file() {
   struct stat own {
   }, named{};
   const bool is_there = ::stat(path_.c_str(), &named) == 0;
+  if (!is_there && errno != ENOENT && errno != ENOTDIR) return;  // it may be there all the same
   if (is_there && ::fstat(fd_, &own) == 0 && own.st_dev == named.st_dev &&
       own.st_ino == named.st_ino)
     return;
