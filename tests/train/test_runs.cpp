@@ -265,6 +265,15 @@ TEST_F(Runs, EvaluationsKnowTheTextOfTheirRun) {
                "--val_data: place/b.txt: cannot open: No such file or directory; name what to "
                "measure: --data PLACE");
   expect_error(here + train("--init_from resume --out_dir two"), 1, "place: --val_data PLACE");
+  fs::rename(path("moved"), path("place"));
+  std::ofstream(path("a.txt")) << std::string(1000, 'b') + std::string(500, 'a');
+  const Ran same = run_shell(here + "inkling eval --out_dir two");
+  EXPECT_EQ(same.code, 0) << "what it was trained on does not matter: " << same.err;
+  std::ofstream(path("place/b.txt")) << std::string(1000, 'b');
+  const Ran changed = run_shell(here + "inkling eval --out_dir two");
+  EXPECT_EQ(changed.err.find("the same text"), std::string::npos) << changed.err;
+  EXPECT_NE(changed.err.find("; name what to measure: --data PLACE\n"), std::string::npos)
+      << changed.err;
 }
 
 TEST_F(Runs, DataOfAnotherKindAreRefused) {
