@@ -261,21 +261,50 @@ TEST_F(Resume, ARunThatFailsSaysSo) {
   EXPECT_NE(later.err.find("; to go on from the last checkpoint: " + program_path() + " " + lower),
             std::string::npos)
       << later.err;
+  // What else fails then does not stand in for the error.
+  fs::remove(path("out/run.json"));
+  fs::create_symlink("run.json", path("out/run.json"));
+  const Ran hidden = run_shell(train("--init_from resume --report off " + fails + out));
+  EXPECT_NE(hidden.err.find("The last checkpoint in " + path("out") + " is from before"),
+            std::string::npos)
+      << hidden.err;
+  fs::remove(path("out/run.json"));
   // No finite loss at all: no axis without a curve.
   std::ofstream(path("out/metrics.jsonl")) << "{\"step\":5,\"train_loss\":null}\n";
   EXPECT_EQ(run_program("report --text " + path("out")).out.substr(0, 22),
             "out: no loss to draw\n");
 }
 
-// A checkpoint that was saved when the run had diverged leads nowhere.
+// A checkpoint that was saved when the run had diverged leads nowhere. The command has the settings
+// of the run, also of one without a report.
 TEST_F(Resume, ARunThatIsLostStartsAnew) {
-  const Ran failed = run_shell(
-      train("--max_iters 600 --learning_rate 1000 --grad_clip 0 --out_dir " + path("out")));
-  EXPECT_EQ(failed.code, 1);
-  const std::string told = "; the loss was too high there; to start anew: ";
-  const size_t at = failed.err.find(told);
-  ASSERT_NE(at, std::string::npos) << failed.err;
-  EXPECT_EQ(run_shell(first_line(failed.err.substr(at + told.size()))).code, 0) << failed.err;
+  const std::string diverges = "--max_iters 200 --learning_rate 1000 --grad_clip 0 --report ",
+                    out = " --out_dir " + path("out");
+  const auto command_after = [](const Ran& failed, const std::string& told) {
+    EXPECT_EQ(failed.code, 1);
+    const size_t at = failed.err.find("; the loss was too high there; " + told + ": ");
+    EXPECT_NE(at, std::string::npos) << failed.err;
+    return at == std::string::npos ? "false"
+                                   : first_line(failed.err.substr(failed.err.find(": ", at) + 2));
+  };
+  for (const std::string report : {"on", "off"}) {
+    const std::string again =
+        command_after(run_shell(train("--overwrite " + diverges + report + out)), "to start anew");
+    EXPECT_NE(again.find(" --n_layer=1 --n_head=2 "), std::string::npos) << again;
+    EXPECT_EQ(run_shell(again).code, 0) << again;
+  }
+  // Good weights are not thrown away.
+  ASSERT_EQ(run_shell(train("--overwrite" + out)).code, 0);
+  const Ran later =
+      run_shell(train("--init_from resume --max_iters 200 --learning_rate 300 "
+                      "--warmup_iters 300 --grad_clip 0" +
+                      out));
+  const std::string anew = command_after(later, "to begin a new run with the best weights");
+  EXPECT_NE(anew.find(" --init_from=" + path("out") + " "), std::string::npos) << anew;
+  const Ran ran = run_shell("cd " + path(".") + "; " + anew);
+  EXPECT_EQ(ran.code, 0) << anew << ran.err;
+  EXPECT_TRUE(fs::exists(path("NEW/ckpt")));
+  EXPECT_TRUE(fs::exists(path("out/best")));
 }
 
 // A log that cannot be written any more: what it would have said is saved with the steps.

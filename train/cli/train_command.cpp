@@ -38,6 +38,7 @@
 #include "train/parallel/together.h"
 #include "train/report/findings.h"
 #include "train/report/numbers.h"
+#include "train/report/run_data.h"
 #include "train/trainer.h"
 
 namespace ink {
@@ -91,15 +92,9 @@ class TrainRun {
       return train();
     } catch (const Error& error) {
       note_failure(error.what());
-      const nlohmann::json saved = checkpoint_state(config_.out_dir, kLastCheckpoint);
-      if (processes().size() > 1 || !saved.contains("step")) throw;
-      nlohmann::ordered_json run = page_.run(RunState::failed);
-      if (run.at("config").empty()) run["config"] = to_json(trainer_.given_config());
-      run["error"] = error.what();
-      add_command(run, config_.out_dir);
-      throw Error(fmt::format("{}\nThe run is kept as after step {}; {}: {}", error.what(),
-                              saved.at("step").dump(), run.at("command_note").get<std::string>(),
-                              run.at("command").get<std::string>()));
+      const std::string advice = advice_after(error.what());
+      if (advice.empty()) throw;
+      throw Error(error.what() + advice);
     } catch (const std::exception& error) {
       note_failure(error.what());
       throw;
@@ -159,6 +154,23 @@ class TrainRun {
     if (measured) uncounted([&] { return page_.after_step(); });
     if (profile_.is_done())
       beside_training([&] { return profile_.finish(console_, config_), true; });
+  }
+
+  // How to go on; empty if that is not known. What fails here is not told: the error counts.
+  std::string advice_after(const std::string& error) {
+    const nlohmann::json saved = checkpoint_state(config_.out_dir, kLastCheckpoint);
+    if (processes().size() > 1 || !saved.contains("step")) return "";
+    try {
+      nlohmann::ordered_json run = page_.run(RunState::failed);
+      if (run.at("config").empty()) set_config(run, {{"config", to_json(trainer_.given_config())}});
+      run["error"] = error;
+      add_command(run, config_.out_dir);
+      return fmt::format("\nThe run is kept as after step {}; {}: {}", saved.at("step").dump(),
+                         run.at("command_note").get<std::string>(),
+                         run.at("command").get<std::string>());
+    } catch (const std::exception&) {
+      return "";
+    }
   }
 
   // The page of a run that an error ends says so, too. What fails here is not told.
@@ -771,7 +783,7 @@ int train_command(const Arguments& arguments) {
       nlohmann::ordered_json run = read_run(out_dir, RunState::failed);
       add_command(run, out_dir);
       note = run.at("command_note"), command = run.at("command");
-    } catch (const Error&) {  // it has no log
+    } catch (const std::exception&) {  // such as of a run without a log
     }
     std::cerr << "The run is kept; " << note << ", start the processes with: " << command << "\n";
   };

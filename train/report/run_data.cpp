@@ -134,26 +134,6 @@ Json probes_of(const std::vector<Json>& probes) {
   return all;
 }
 
-// The settings that this program knows, in its order. defaults: gets the defaults of those that
-// have another value.
-Json config_of(const Json& noted, Json& defaults) {
-  Json config = Json::object();
-  const Json given = noted.value("config", Json());
-  if (!given.is_object()) return config;
-  TrainConfig known;
-  if (const auto model = given.find("model"); model != given.end() && model->is_string())
-    known.model = *model;
-  const Json values = to_json(known);
-  for_each_field(known, [&](const char* name, const auto&, const char*, const Limits&) {
-    if (!given.contains(name)) return;
-    config[name] = given.at(name);
-    const std::string text = name;
-    if (config[name] != values.at(name) && text != "out_dir" && text != "init_from")
-      defaults[name] = values.at(name);
-  });
-  return config;
-}
-
 Json samples_of(const fs::path& folder, const std::vector<int64_t>& steps) {
   Json samples = Json::array();
   for (const size_t i : chosen(steps.size(), kMostSamples))
@@ -217,6 +197,25 @@ Json describe_run(Trainer& trainer, const std::string& program) {
           {"config", settings}};
 }
 
+// The settings that this program knows, in its order.
+void set_config(Json& run, const Json& noted) {
+  run["defaults"] = run["config"] = Json::object();
+  Json &defaults = run["defaults"], &config = run["config"];
+  const Json given = noted.is_object() ? noted.value("config", Json()) : Json();
+  if (!given.is_object()) return;
+  TrainConfig known;
+  if (const auto model = given.find("model"); model != given.end() && model->is_string())
+    known.model = *model;
+  const Json values = to_json(known);
+  for_each_field(known, [&](const char* name, const auto&, const char*, const Limits&) {
+    if (!given.contains(name)) return;
+    config[name] = given.at(name);
+    const std::string text = name;
+    if (config[name] != values.at(name) && text != "out_dir" && text != "init_from")
+      defaults[name] = values.at(name);
+  });
+}
+
 Json read_run(const fs::path& folder, std::optional<RunState> state) {
   return run_of(folder, read_table(folder / kMetricsFile), read_probes(folder), state);
 }
@@ -233,8 +232,7 @@ Json run_of(const fs::path& folder, const MetricsTable& lines, const Json& probe
   const Json noted = noted_run(folder);
   for (const char* name : {"started", "program", "machine", "data", "model", "model_tree"})
     if (noted.is_object()) run[name] = text_field(noted, name);
-  run["defaults"] = Json::object();  // of the settings that have another value
-  run["config"] = noted.is_object() ? config_of(noted, run["defaults"]) : Json::object();
+  set_config(run, noted);
   const Json most = run["config"].value("max_iters", Json());
   const int64_t last = lines.last_step(),
                 max_iters = most.is_number_integer() ? most.get<int64_t>() : last;
