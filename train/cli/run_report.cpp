@@ -73,21 +73,28 @@ static std::optional<double> lower_rate(const Json& run) {
   return parse_number(fmt::format("{:.1g}", lower));
 }
 
-// Had a run diverged before its checkpoint was saved? Its loss then was far above the first one, or
-// above what any vocabulary begins with.
-static bool is_lost(const Json& run, const std::string& out_dir) {
+// A loss of this is far above the first one, or above what any vocabulary begins with.
+static double too_high(double first) { return std::min(2 * first, 20.0); }
+
+// Had a run diverged before its checkpoint was saved? best_is_good: had the best one not?
+static bool is_lost(const Json& run, const std::string& out_dir, bool& best_is_good) {
   const Json rows = run.value("metrics", Json::object()), steps = rows.value("step", Json::array()),
              losses = rows.value("train_loss", Json::array());
-  const nlohmann::json state = checkpoint_state(out_dir, checkpoint_to_resume(out_dir)),
-                       saved = state.value("step", nlohmann::json());
-  const double saved_step = saved.is_number() ? saved.get<double>() : -1;
+  const auto saved = [&](const std::string& name, const char* field) {
+    const nlohmann::json value = checkpoint_state(out_dir, name).value(field, nlohmann::json());
+    return value.is_number() ? std::optional(value.get<double>()) : std::nullopt;
+  };
+  const double saved_step = saved(checkpoint_to_resume(out_dir), "step").value_or(-1);
   std::optional<double> first, last;
   for (size_t i = 0; i < losses.size() && steps.at(i).get<double>() <= saved_step; ++i) {
     if (!losses.at(i).is_number()) continue;
     last = losses.at(i).get<double>();
     if (!first) first = last;
   }
-  return last && *last > std::min(2 * *first, 20.0);
+  if (!last || *last <= too_high(*first)) return false;
+  const std::optional<double> best = saved(kBestCheckpoint, "best_val_loss");
+  best_is_good = best && *best <= too_high(*first);
+  return true;
 }
 
 void add_command(Json& run, const std::string& out_dir) {
@@ -98,8 +105,9 @@ void add_command(Json& run, const std::string& out_dir) {
   };
   if (run.at("state") == "finished") return add("sample", "to let it write");
   const std::optional<double> rate = lower_rate(run);
+  bool best_is_good = false;
   const bool is_saved = checkpoint_exists(out_dir, checkpoint_to_resume(out_dir)),
-             lost = is_saved && rate && is_lost(run, out_dir);
+             lost = is_saved && rate && is_lost(run, out_dir, best_is_good);
   if (is_saved && !lost)
     return add("train --init_from resume",
                run.at("state") == "failed" ? "to go on from the last checkpoint" : "to go on",
@@ -107,6 +115,12 @@ void add_command(Json& run, const std::string& out_dir) {
   if (run.at("state") == "running") return;
   Json anew = run;
   if (rate) anew["config"]["learning_rate"] = anew["defaults"]["learning_rate"] = *rate;
+  if (best_is_good) {
+    anew["config"]["init_from"] = out_dir;
+    run["command"] = typed("train" + settings_of(anew)) + " --out_dir NEW";
+    run["command_note"] = "the loss was too high there; to begin a new run with the best weights";
+    return;
+  }
   add("train --overwrite" + settings_of(anew),
       lost ? "the loss was too high there; to start anew"
            : "it ended before its first checkpoint; to start anew");
