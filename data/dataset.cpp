@@ -112,8 +112,10 @@ std::string WindowDataset::summary() const {
   TextStream text;
   text << printable(name_) << ": ";
   if (train > 0) text << train << " tokens to train on, ";
-  text << val_.ids.size() << (train > 0 ? "" : " tokens") << " to validate on, vocabulary of "
-       << tokenizer_->vocab_size() << " (" << tokenizer_->name() << ")";
+  text << val_.ids.size() << (train > 0 ? "" : " tokens");
+  if (!val_name_.empty()) text << " of " << printable(val_name_);
+  text << " to validate on, vocabulary of " << tokenizer_->vocab_size() << " ("
+       << tokenizer_->name() << ")";
   return text.str();
 }
 
@@ -151,13 +153,19 @@ void WindowDataset::check_size(const Part& part, std::string_view name, int64_t 
     return;
   }
   const bool is_split = val_name_.empty() && train_.ids.size() > 0;
+  // Where no fraction leaves enough for both parts, a block that both of them hold is named.
+  const int64_t most = std::min(train_.ids.size(), val_.ids.size()) - 1;
+  const bool names_block =
+      is_split && most > 0 && (train_.ids.size() + val_.ids.size()) / 2 <= block_size;
   INK_CHECK(size > block_size, files_of(part), ": the ", name, " part has ", size,
             " tokens, a block of ", block_size, " needs ", static_cast<uint64_t>(block_size) + 1,
             ": give more text, ",
-            !is_split        ? ""
-            : &part == &val_ ? "a larger --val_fraction, "
-                             : "a smaller --val_fraction, ",
-            "or a new model a smaller --block_size");
+            !is_split || names_block ? ""
+            : &part == &val_         ? "a larger --val_fraction, "
+                                     : "a smaller --val_fraction, ",
+            "or a new model a ",
+            names_block ? detail::joined({"--block_size of ", most, " or less"})
+                        : "smaller --block_size");
 }
 
 namespace {

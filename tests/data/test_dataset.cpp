@@ -223,7 +223,11 @@ TEST(TextDataset, SaysThatATextIsTooShort) {
   const TextDataset data({file});
   EXPECT_EQ(error_of([&] { data.train_batch(0, 0, 1, 45); }),
             file.string() +
-                ": the training part has 45 tokens, a block of 45 needs 46: give more text, a "
+                ": the training part has 45 tokens, a block of 45 needs 46: give more text, "
+                "or a new model a --block_size of 4 or less");
+  EXPECT_EQ(error_of([&] { TextDataset({file}, nullptr, 0.6).train_batch(0, 0, 1, 20); }),
+            file.string() +
+                ": the training part has 20 tokens, a block of 20 needs 21: give more text, a "
                 "smaller --val_fraction, or a new model a smaller --block_size");
   EXPECT_EQ(error_of([&] { data.train_batch(0, 0, 1, 44); }), "(no error)");
   const std::string no_val = file.string() +
@@ -238,6 +242,14 @@ TEST(TextDataset, SaysThatATextIsTooShort) {
             val.string() +
                 ": the validation part has 3 tokens, a block of 5 needs 6: give more "
                 "text, or a new model a smaller --block_size");
+}
+
+TEST(TextDataset, NamesWhatItValidatesOn) {
+  const TempFolder folder;
+  const auto file = folder.write("a.txt", "xxxxx"), val = folder.write("b.txt", "xxx");
+  EXPECT_EQ(TextDataset({file}, nullptr, 0.1, {val}).summary(),
+            file.string() + ": 5 tokens to train on, 3 of " + val.string() +
+                " to validate on, vocabulary of 1 (char)");
 }
 
 TEST(TextDataset, NamesTheFileThatCannotBeRead) {
