@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "autograd/base/log.h"
 #include "autograd/io/foreign.h"
 #include "autograd/random/generator.h"
 #include "data/data_files.h"
@@ -136,6 +137,29 @@ SavedRun load_run(const std::filesystem::path& out_dir, const std::string& name,
   load_checkpoint(out_dir, name, parts,
                   [&](const LoadedCheckpoint& saved) { run = read_run(saved, parts); });
   return run;
+}
+
+SavedRun load_run_to_resume(const std::filesystem::path& out_dir, Parts parts) {
+  const std::string name = checkpoint_to_resume(out_dir);
+  const bool has_other = name != kBestCheckpoint && checkpoint_exists(out_dir, kBestCheckpoint);
+  try {
+    return load_run(out_dir, name, parts);
+  } catch (const NotDamaged&) {
+    throw;
+  } catch (const Error& error) {
+    if (!has_other) throw;
+    const std::string why = error.what();
+    SavedRun run = [&] {
+      try {
+        return load_run(out_dir, kBestCheckpoint, parts);
+      } catch (const Error& of_best) {
+        detail::fail({why, "\n", of_best.what()});
+      }
+    }();
+    log_message("resume: ", why.substr(0, why.rfind('\n')), "\nThe run goes on from ",
+                run.folder.string(), ", which is whole, of step ", run.step);
+    return run;
+  }
 }
 
 Place place_of(const std::filesystem::path& named) {

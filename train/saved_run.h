@@ -56,6 +56,10 @@ std::string checkpoint_to_resume(const std::filesystem::path& out_dir);
 SavedRun load_run(const std::filesystem::path& out_dir, const std::string& name,
                   Parts parts = Parts::all);
 
+/// The run that a folder holds, to go on with it: checkpoint_to_resume, or the best one where the
+/// last one is damaged; a line says so.
+SavedRun load_run_to_resume(const std::filesystem::path& out_dir, Parts parts = Parts::all);
+
 /// What is loaded where a folder is named: of a run, its best checkpoint, or else its last one; of
 /// a checkpoint, which may be a copy, that.
 struct Place {

@@ -48,7 +48,7 @@ std::optional<SavedRun> saved_run(const TrainConfig& config) {
               "\"resume\", or choose another out_dir");
   if (config.init_from == "scratch") return {};
   if (config.init_from != "resume") return load_start(config);
-  return load_run(config.out_dir, checkpoint_to_resume(config.out_dir));
+  return load_run_to_resume(config.out_dir);
 }
 
 // The characters of a text that a tokenizer does not know, up to twenty; none of other data.
@@ -73,37 +73,29 @@ std::string unknown_characters(const TrainConfig& config, const Tokenizer& token
   return count > 20 ? detail::joined({unknown, " and ", count - 20, " more"}) : unknown;
 }
 
-// For data that a model's run was not given: it was said of others what their ids mean.
-TrainConfig of_other_data(TrainConfig config) {
-  config.tokenizer = TrainConfig().tokenizer;
-  return config;
-}
-
-// The dataset of a new run that begins with a run's weights, and so has its tokenizer.
-std::unique_ptr<Dataset> dataset_for_weights(const TrainConfig& config, const SavedRun& start) {
-  try {
-    return make_dataset(of_other_data(config), start.tokenizer);
-  } catch (const Error&) {
-    if (start.tokenizer->name() != "char") throw;
-    const std::string unknown = unknown_characters(config, *start.tokenizer);
-    if (unknown.empty()) throw;
-    detail::fail({"--init_from: the vocabulary of ", start.folder.string(),
-                  " lacks characters of --data: ", unknown,
-                  "; take them out of the text, or train from scratch (a run with --tokenizer byte "
-                  "can go on with any text)"});
-  }
+// Throws if a text has characters that the vocabulary of a run lacks; says which.
+void check_vocabulary(const TrainConfig& config, const SavedRun& run, const char* what) {
+  const std::string unknown =
+      run.tokenizer->name() == "char" ? unknown_characters(config, *run.tokenizer) : "";
+  INK_CHECK(unknown.empty(), what, ": the vocabulary of ", run.folder.string(),
+            " lacks characters of --data: ", unknown,
+            "; take them out of the text, or train from scratch (a run with --tokenizer byte "
+            "can go on with any text)");
 }
 
 // The dataset of a run, whose files have this fingerprint. When a run is resumed, the fingerprints
-// are compared before anything reads the files.
+// are compared before anything reads the files that it names itself.
 std::unique_ptr<Dataset> dataset_for(const TrainConfig& config, const std::string& fingerprint,
                                      const std::optional<SavedRun>& saved) {
   if (!saved) return make_dataset(config);
-  if (saved->is_start) return dataset_for_weights(config, *saved);
+  if (saved->is_start) return make_other_dataset(config, *saved, "--init_from");
   const bool same_kind = config.data.empty() == saved->config.data.empty();
   const bool known = !saved->data.empty() && !fingerprint.empty();
-  INK_CHECK(config.data_changed || (same_kind && (!known || fingerprint == saved->data)),
-            "resume: ", saved->folder.string(), " was trained on ",
+  const bool same = same_kind && (!known || fingerprint == saved->data);
+  const bool is_named = config.data != saved->config.data;  // by who resumes the run
+  if (!same && is_named && !config.data_changed && !fingerprint.empty())
+    check_vocabulary(config, *saved, "resume");
+  INK_CHECK(config.data_changed || same, "resume: ", saved->folder.string(), " was trained on ",
             saved->data.empty() ? printable(saved->dataset, 200) : saved->data, ", got ",
             fingerprint.empty() ? "other data" : fingerprint,
             "; name the same text with --data, or go on with --data_changed");
@@ -115,7 +107,7 @@ std::unique_ptr<Dataset> dataset_for(const TrainConfig& config, const std::strin
             ", with which it would validate on other text, some of "
             "which it was trained on; leave it out, or go on with --data_changed");
   // If the run has no fingerprint, the vocabulary of the files is compared with the run's.
-  if (config.data_changed) return make_dataset(of_other_data(config), saved->tokenizer);
+  if (config.data_changed) return make_other_dataset(config, *saved, "resume");
   return make_dataset(config, known ? saved->tokenizer : nullptr);
 }
 
@@ -289,6 +281,17 @@ Tensor saved_generator() {
 
 Tensor ids_tensor(const std::vector<int64_t>& ids, int64_t rows) {
   return from_vector(ids, Shape{rows, static_cast<int64_t>(ids.size()) / rows});
+}
+
+std::unique_ptr<Dataset> make_other_dataset(TrainConfig config, const SavedRun& run,
+                                            const char* what) {
+  config.tokenizer = TrainConfig().tokenizer;  // it was said of other data what their ids mean
+  try {
+    return make_dataset(config, run.tokenizer);
+  } catch (const Error&) {
+    check_vocabulary(config, run, what);
+    throw;
+  }
 }
 
 std::unique_ptr<Dataset> make_dataset(const TrainConfig& config,

@@ -67,6 +67,10 @@ struct Progress {
 /// config.tokenizer says what these ids mean ("char" does not).
 std::unique_ptr<Dataset> make_dataset(const TrainConfig& config,
                                       std::shared_ptr<const Tokenizer> tokenizer = nullptr);
+/// The same for data that a run was not given, with the tokenizer of that run. The error names the
+/// characters that its vocabulary lacks, after `what`: "resume".
+std::unique_ptr<Dataset> make_other_dataset(TrainConfig config, const SavedRun& run,
+                                            const char* what);
 
 /// Any thread calls it before each batch of an evaluation, with the share of the batches that are
 /// done. True stops the evaluation.

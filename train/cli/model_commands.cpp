@@ -198,9 +198,9 @@ int eval_command(const Arguments& arguments) {
     const bool same_task = !config.task().empty() && config.task() == loaded.config.task(),
                moved = !loaded.data.empty() && fingerprint_of(config) == loaded.data;
     if (!same_task && !moved) config.val_fraction = 1;  // the whole of it
-    config.tokenizer = TrainConfig().tokenizer;         // it was said of the run's own data
   }
-  const auto dataset = make_dataset(config, loaded.tokenizer);
+  const auto dataset = data.empty() ? make_dataset(config, loaded.tokenizer)
+                                    : make_other_dataset(config, loaded, "eval");
   Console console;
   const Evaluation evaluation = [&] {
     ShownShare shown(console, "validation");

@@ -73,7 +73,7 @@ struct OldRun {
 };
 OldRun describe_run(const fs::path& folder) {
   try {
-    const SavedRun run = load_run(folder, checkpoint_to_resume(folder), Parts::model);
+    const SavedRun run = load_run_to_resume(folder, Parts::model);
     const bool finished = run.step >= run.config.max_iters;
     const std::string what = finished ? fmt::format("a finished run of {} steps", run.step)
                                       : fmt::format("a run after step {} of {}", run.step,
