@@ -191,6 +191,22 @@ TEST(Terminal, TheTableOfGradcheckFits) {
   }
 }
 
+TEST(Terminal, SaysWhatASecondInterruptWouldDo) {
+  if (!has_terminals()) GTEST_SKIP() << "no terminal can be made here";
+  const TempFolder folder;
+  const auto shown = run_on_terminal(
+      "(sleep 1; kill -INT $$) & exec " +
+          train("--max_iters 1000000 --max_minutes 1 --out_dir " + (folder / "out").string()),
+      120);
+  const auto is_told = [&](const std::string& text) {
+    return std::any_of(shown.begin(), shown.end(), [&](const Shown& line) {
+      return line.text.find(text) != std::string::npos;
+    });
+  };
+  EXPECT_TRUE(is_told("Ctrl-C again stops at once, unsaved"));
+  EXPECT_TRUE(is_told("Interrupted after step"));
+}
+
 TEST(Terminal, SaysWhatItWaitsForAndClearsThat) {
   if (!has_terminals()) GTEST_SKIP() << "no terminal can be made here";
   const TempFolder folder;

@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <cerrno>
 #include <csignal>
 #include <initializer_list>
 #include <string_view>
@@ -10,10 +11,17 @@ namespace ink {
 namespace {
 
 volatile std::sig_atomic_t noted = 0;
+std::string_view told_of_stop;
 
 void note(int signal) {
   noted = signal;
   std::signal(signal, SIG_DFL);
+  const int before = errno;
+  if (signal == SIGINT && !told_of_stop.empty()) {
+    [[maybe_unused]] const auto written =
+        ::write(STDERR_FILENO, told_of_stop.data(), told_of_stop.size());
+  }
+  errno = before;
 }
 
 // The system sends this where a file that is mapped into memory has been cut short. What reads it
@@ -32,7 +40,8 @@ void explain_cut_files() {
     std::signal(SIGBUS, before);  // a sanitizer's
 }
 
-void watch_signals() {
+void watch_signals(const char* told) {
+  if (::isatty(STDERR_FILENO) != 0) told_of_stop = told;
   for (const int signal : {SIGINT, SIGTERM, SIGHUP})
     if (std::signal(signal, note) == SIG_IGN) std::signal(signal, SIG_IGN);
 }

@@ -85,7 +85,8 @@ class TrainRun {
   }
 
   int run() {
-    watch_signals();  // before anything says that they save
+    watch_signals(  // before anything says that they save
+        "\ninkling train: stopping; the run is saved first. Ctrl-C again stops at once, unsaved\n");
     introduce(console_, trainer_, page_.page(), rate_text_);
     last_report_ = Clock::now();
     try {
