@@ -780,9 +780,10 @@ TEST(OtherNames, LlmcsCommandLinesAreTaken) {
                    "--overfit_single_batch=0"}),
       (Settings{"batch_size = 3", "block_size = 32", "data = [\"a.bin\"]", "eval_interval = 5",
                 "gradient_accumulation_steps = 10", "max_iters = 20", "min_lr = 0.0"}));
-  const Said resumed = run({"train", "--print_config", "-y", "1", "-k", "constant"});
-  EXPECT_EQ(resumed.err.substr(0, resumed.err.find('\n')),
-            "inkling: taken: -y as --init_from resume, -k as --schedule constant --warmup_iters 0");
+  EXPECT_EQ(run({"train", "--print_config", "-k", "constant"}).err,
+            "inkling: taken: -k as --schedule constant --warmup_iters 0\n");
+  EXPECT_NE(run({"train", "--print_config", "-y", "1"}).err.find("a run there without -y 1"),
+            std::string::npos);
   EXPECT_EQ(run({"train", "--print_config", "--num_iterations", "20", "-q", "0.5"}).err,
             "inkling: taken: --num_iterations as --max_iters 20, -q as --min_lr 0.002\n");
   expect_refused({"train", "-e", "d12"}, "--n_layer 12");

@@ -21,6 +21,84 @@ namespace {
 using Resume = RunFolder;
 using Json = nlohmann::json;
 
+// What can be gone on from is gone on from, and what cannot be found is told.
+TEST_F(Resume, TakesTheBestWhereTheLastIsDamaged) {
+  const std::string in = " --out_dir " + path("out");
+  ASSERT_EQ(run_shell(train(in)).code, 0);
+  fs::copy(path("out"), path("copy"), fs::copy_options::recursive);
+  for (const char* name : {"ckpt", "ckpt.prev"})
+    fs::resize_file(path("out/" + std::string(name) + "/model.safetensors"), 100);
+  EXPECT_NE(run_program("train" + in).err.find("To go on with it: "), std::string::npos);
+  const Ran ran = run_program("train --init_from resume --max_iters 21" + in);
+  EXPECT_EQ(ran.code, 0) << ran.err;
+  EXPECT_NE(ran.err.find("The run goes on from " + path("out/best") + ", which is whole, of step"),
+            std::string::npos)
+      << ran.err;
+  EXPECT_EQ(run_program("sample --max_new_tokens 2 --checkpoint ckpt" + in).err, "");
+  fs::resize_file(path("copy/best/model.safetensors"), 100);
+  EXPECT_EQ(run_program("train --init_from resume --max_iters 21 --out_dir " + path("copy")).code,
+            0);
+  for (const char* name : {"ckpt", "ckpt.prev", "best"})
+    fs::resize_file(path("copy/" + std::string(name) + "/model.safetensors"), 100);
+  expect_error("inkling train --init_from resume --out_dir " + path("copy"), 1,
+               "there is no whole checkpoint");
+}
+
+TEST_F(Resume, SaysHowToStartWhereThereIsNothing) {
+  const std::string none = "inkling train --out_dir " + path("none");
+  expect_error(none + " -y 1", 1,
+               "resume: there is no folder " + path("none") +
+                   "; name another --out_dir, or start a run there without -y 1");
+  EXPECT_FALSE(fs::exists(path("none")));
+  fs::create_directory(path("none"));
+  expect_error(none + " --init_from resume", 1,
+               " has no checkpoint to go on from; name another --out_dir, or start a run there "
+               "without --init_from resume");
+  std::ofstream(path("none/metrics.jsonl")) << "";
+  expect_error(none + " --init_from resume", 1, "anew with --overwrite instead of --init_from");
+}
+
+// --data_changed does not help where the vocabulary lacks characters: it is not recommended.
+TEST_F(Resume, SaysWhichCharactersTheVocabularyLacks) {
+  std::string known;
+  for (int i = 0; i < 300; ++i) known += "abc abc\n";
+  std::ofstream(path("a.txt")) << known;
+  std::ofstream(path("b.txt")) << known + "a?\n" + known;
+  const std::string out = " --out_dir " + path("out"), other = out + " --data " + path("b.txt");
+  ASSERT_EQ(run_shell(train("--max_iters 1 --data " + path("a.txt") + out)).code, 0);
+  const std::string lacks = " lacks characters of --data: '?'; take them out";
+  for (const char* command :
+       {"train --init_from resume", "train --init_from resume --data_changed", "eval"})
+    expect_error("inkling " + (command + other), 1, lacks);
+}
+
+// What follows from sizes follows from those that the run has, not from the defaults.
+TEST_F(Resume, CalculatesWithTheSettingsOfTheRun) {
+  ASSERT_EQ(run_shell(train("--max_iters 1 --learning_rate 0.01 --out_dir " + path("out"))).code,
+            0);
+  const auto print = [&](const std::string& options) {
+    return run_program("train --print_config " + options);
+  };
+  const auto expect = [](const Ran& ran, const std::string& said, const std::string& setting) {
+    EXPECT_EQ(ran.err, "inkling: taken: " + said + "\n");
+    EXPECT_NE(ran.out.find("\n" + setting + "\n"), std::string::npos) << ran.out;
+  };
+  const std::string out = " --out_dir " + path("out"), resume = "--init_from resume" + out,
+                    start = "--init_from " + path("out") + " --out_dir " + path("new");
+  expect(print(resume + " -d 128 -q 0.5"),
+         "-d as --gradient_accumulation_steps 2, -q as --min_lr 0.005",
+         "gradient_accumulation_steps = 2");
+  expect(print(start + " -d 1920"), "-d as --gradient_accumulation_steps 10",
+         "gradient_accumulation_steps = 10");  // 6 x 32
+  EXPECT_NE(print(resume + " -d 96").err.find("a multiple of 64 (batch_size * block_size)"),
+            std::string::npos);
+  std::ofstream(path("wide.py")) << "block_size = 64\nbatch_size = 3\n";  // 64 is not taken
+  const Ran wide = print(start + " -d 192 " + path("wide.py"));
+  EXPECT_NE(wide.err.find("-d as --gradient_accumulation_steps 2\n"), std::string::npos)
+      << wide.err;
+  EXPECT_NE(wide.out.find("\nblock_size = 32\n"), std::string::npos);
+}
+
 // Losses of different validation sets are not compared: best is measured again.
 TEST_F(Resume, BestIsMeasuredOnWhatTheRunMeasures) {
   std::string easy, hard;

@@ -55,7 +55,7 @@ std::string config_help() {
 
 // Options override the setup that --config names.
 bool read_options(const Arguments& arguments, BenchOptions& options, BenchSetup& setup) {
-  const auto parse_into = [&](BenchSetup& into, bool again) {
+  const auto parse_into = [&](BenchSetup& into, bool first) {
     CommandOptions command(
         "bench", "Measures a training step on random tokens: time, memory, and where they go.");
     command.add("--config", &options.config, config_help(), {.shows_default = true});
@@ -75,18 +75,18 @@ bool read_options(const Arguments& arguments, BenchOptions& options, BenchSetup&
         "--compare", &options.compare,
         "show a file of --json beside this run; with two files, compare these and run nothing",
         {.most_values = 2});
-    const bool parsed = command.parse(arguments, again);
+    const bool parsed = command.parse(arguments, first);
     if (!command.given("--bias")) into.config.bias = into.config.model == "gpt";
     return parsed;
   };
   BenchSetup ignored;
-  if (!parse_into(ignored, false)) return false;
+  if (!parse_into(ignored, true)) return false;
   const std::vector<std::string> names = bench_names();
   if (std::find(names.begin(), names.end(), options.config) == names.end())
     throw UsageError(fmt::format("--config: there are no sizes called {}{}", options.config,
                                  suggestion(options.config, names)));
   setup = bench_setup(options.config);
-  parse_into(setup, true);
+  parse_into(setup, false);
   check_usage(setup.config);
   return true;
 }

@@ -241,6 +241,7 @@ struct CommandOptions::Parser {
   const CommandOption* config = nullptr;  // the option that names a file of options
   std::string config_file = {};           // empty: none
   std::set<std::string> answered = {};    // foreign names of the command line
+  std::set<std::string> kept = {};        // settings that keep their defaults
   // Foreign names that were taken, with what they are here, and those that were left out, by why.
   std::vector<std::pair<std::string, std::string>> taken = {}, left_out = {};
 
@@ -703,7 +704,8 @@ void CommandOptions::Parser::calculate(
     const ValueOf value_of = [&](const std::string& name) -> std::optional<double> {
       if (name == "x") return plain_number(x);
       const auto found = holds.find(find(name));
-      const bool is_given = found != holds.end() && !found->second->is_derived();
+      const bool is_given =
+          found != holds.end() && !found->second->is_derived() && kept.count(name) == 0;
       return plain_number(is_given ? found->second->values.back() : find(name)->initial);
     };
     const auto value = calculated(one.sets, value_of);
@@ -739,7 +741,9 @@ void CommandOptions::Parser::say_what_was_translated() const {
   }
 }
 
-bool CommandOptions::parse(const Arguments& arguments, bool quiet) {
+void CommandOptions::keep(const std::set<std::string>& names) { parser_->kept = names; }
+
+bool CommandOptions::parse(const Arguments& arguments, bool first) {
   Parser& parser = *parser_;
   parser.taken.clear();
   parser.left_out.clear();
@@ -767,6 +771,10 @@ bool CommandOptions::parse(const Arguments& arguments, bool quiet) {
   }
   check_once(of_line);
   if (!parser.config_file.empty()) check_once(of_file = parser.read_config_file());
+  for (std::vector<GivenOption>* place : {&of_line, &of_file})
+    std::erase_if(*place, [&](const GivenOption& one) {
+      return first && one.is_derived() && one.option->is_number();
+    });
   // The command line overrides the file; in each, what a foreign name sets overrides the rest.
   std::map<const CommandOption*, const GivenOption*> holds;
   for (const std::vector<GivenOption>* place : {&of_file, &of_line})
@@ -800,7 +808,7 @@ bool CommandOptions::parse(const Arguments& arguments, bool quiet) {
   parser.take_own(own);
   const GivenOption* threads = holds[parser.find("threads")];  // null: such an option is not given
   use_threads(threads == nullptr ? 0 : std::stoll(threads->values.back()));
-  if (!quiet) parser.say_what_was_translated();
+  if (!first) parser.say_what_was_translated();
   return true;
 }
 

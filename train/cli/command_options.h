@@ -52,12 +52,15 @@ class CommandOptions {
   void take_config_file();
 
   /// Reads arguments, and the config file that they name, into the values. '-' and '_' are the same
-  /// within names. Names of other programs are taken or answered (other_names.h); unless `quiet`,
-  /// one line says so. For an unknown name the error suggests others. An option given twice is an
-  /// error. Integers are decimal, and a number is never rounded, clamped or wrapped. Throws
-  /// UsageError. Returns false if help was printed instead. Otherwise --threads, or 0 where there
-  /// is none, is the number of threads from now on (use_threads).
-  bool parse(const Arguments& arguments, bool quiet = false);
+  /// within names. Names of other programs are taken or answered (other_names.h), and one line says
+  /// so; but where it is the `first` of two times, no line is written, and numbers that follow from
+  /// others wait. For an unknown name the error suggests others. An option given twice is an error.
+  /// Integers are decimal, and a number is never rounded, clamped or wrapped. Throws UsageError.
+  /// Returns false if help was printed instead. Otherwise --threads, or 0 where there is none, is
+  /// the number of threads from now on (use_threads).
+  bool parse(const Arguments& arguments, bool first = false);
+  /// What follows from settings of these names follows from their defaults, whatever is given.
+  void keep(const std::set<std::string>& names);
   /// Did the command line, or its config file, give this option?
   bool given(const std::string& name) const;
   /// Did the command line itself?

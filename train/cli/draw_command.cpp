@@ -244,7 +244,7 @@ const char* const kOfTheModel[] = {"data",       "task_digits", "val_data", "tok
                                    "model",      "n_layer",     "n_head",   "n_embd",
                                    "block_size", "dropout",     "bias"};
 
-bool read_options(const Arguments& arguments, DrawCommand& draw, bool again = false) {
+bool read_options(const Arguments& arguments, DrawCommand& draw, bool first) {
   CommandOptions command("draw",
                          "Shows the ops of a training step by module: what each one reads, its "
                          "output, the memory that it keeps for backward, and its time.");
@@ -260,7 +260,7 @@ bool read_options(const Arguments& arguments, DrawCommand& draw, bool again = fa
   command.add("--out_dir", &draw.out_dir,
               "take the model and the settings of the run in this folder");
   command.add_fields(draw.config, kNoPartOfAStep);
-  if (!command.parse(arguments, again)) return false;
+  if (!command.parse(arguments, first)) return false;
   if ((draw.what == "op") != !draw.name.empty())
     throw UsageError("expected a name with --what op, and only there: draw --what op softmax");
   std::vector<std::string> of_the_model(std::begin(kOfTheModel), std::end(kOfTheModel));
@@ -278,7 +278,7 @@ bool read_options(const Arguments& arguments, DrawCommand& draw, bool again = fa
 
 int draw_command(const Arguments& arguments) {
   DrawCommand draw;
-  if (!read_options(arguments, draw)) return kOk;
+  if (!read_options(arguments, draw, true)) return kOk;
   const FieldGuard on_device(&Context::default_device, parsed_device(draw.config.device));
   if (!draw.out_dir.empty()) check_not_of_run("--out", draw.out_dir, draw.out);
   check_not_read("--out", draw.out, {draw.config.data.begin(), draw.config.data.end()});
@@ -290,8 +290,8 @@ int draw_command(const Arguments& arguments) {
     LoadedModel loaded = given_model(draw.out_dir);
     model = std::move(loaded.model);
     draw.config = loaded.config;
-    read_options(arguments, draw, true);  // which override the run's
   }
+  read_options(arguments, draw, false);  // which override the run's
   check_usage(draw.config);
   const Drawn drawn =
       draw.what == "op" ? draw_op(row_of(draw.name)) : draw_step(draw.config, std::move(model));

@@ -577,9 +577,10 @@ struct TrainOptions {
   std::string unused;                  // what is wrong with an option that does nothing
 };
 
-// Options override the config file, which overrides `config`. False: help was printed instead.
-bool parse_into(TrainConfig& config, const Arguments& arguments, TrainOptions& options,
-                bool again = false) {
+// Options override the config file, which overrides `config`. first: which run this is about is not
+// known yet. kept: settings that are that run's. False: help was printed instead.
+bool parse_into(TrainConfig& config, const Arguments& arguments, TrainOptions& options, bool first,
+                const std::set<std::string>& kept = {}) {
   CommandOptions command("train", "Trains a GPT; with no options, on the built-in stories.");
   command.add_fields(config);
   command.take_config_file();
@@ -592,7 +593,8 @@ bool parse_into(TrainConfig& config, const Arguments& arguments, TrainOptions& o
       "--profile", &options.profile,
       "print where the time of some steps goes, op by op, and write a trace of 3 to this file "
       "(runs with batch_parts 1)");
-  const bool parsed = command.parse(arguments, again);
+  command.keep(kept);
+  const bool parsed = command.parse(arguments, first);
   // It names other data than a run of a text has.
   if (command.given("--dataset") && !command.given("--data") && config.dataset == "fables") {
     config.data.clear();
@@ -633,8 +635,14 @@ void keep_settings(const std::set<std::string>& names, const std::set<std::strin
   log_message("--config: not taken: ", of_file, "; ", saved.folder.string(), " keeps ", kept);
 }
 
+std::set<std::string> names_of_model(const TrainConfig& config) {
+  const std::vector<std::string> names = model_fields(config);
+  return {names.begin(), names.end()};
+}
+
 // The run whose weights a new run begins with. Options that contradict its model are refused.
-SavedRun load_start_for(TrainConfig& config, const TrainOptions& options, Console& console) {
+SavedRun load_start_for(TrainConfig& config, const Arguments& arguments, TrainOptions& options,
+                        Console& console) {
   try {
     start_of(config);
   } catch (const Error& error) {
@@ -645,6 +653,8 @@ SavedRun load_start_for(TrainConfig& config, const TrainOptions& options, Consol
   TrainConfig asked = config;
   if (options.names.count("model") == 0) asked.model = start.config.model;
   keep_settings(options.names, options.typed, start, asked);
+  config = with_model_of(start, TrainConfig());
+  parse_into(config, arguments, options, false, names_of_model(config));
   config = with_model_of(start, config);
   return start;
 }
@@ -688,9 +698,10 @@ std::string out_dir;  // of the run, once there is one
 int train(const Arguments& arguments) {
   TrainConfig config;
   TrainOptions options;
-  if (!parse_into(config, arguments, options)) return kOk;
+  if (!parse_into(config, arguments, options, true)) return kOk;
   const bool resumes = config.init_from == "resume",
              starts = !resumes && config.init_from != "scratch";
+  if (!resumes && !starts) parse_into(config = TrainConfig(), arguments, options, false);
   TrainConfig here = config;
   if (starts) here.model_settings = model_settings();  // its model is not known yet
   if (!resumes) check_usage(here);                     // nor are the other settings of that run
@@ -708,9 +719,11 @@ int train(const Arguments& arguments) {
     throw UsageError("--profile is of one process; leave it out, or start one");
   Console console;
   std::optional<SavedRun> saved;
-  if (starts) saved = load_start_for(config, options, console);
+  if (starts) saved = load_start_for(config, arguments, options, console);
   if (!resumes) check_usage(config);
   if (!resumes && !options.unused.empty()) throw UsageError(options.unused);
+  std::error_code ignored;
+  const bool was_there = std::filesystem::exists(config.out_dir, ignored);
   std::optional<OutFolder> folder;  // first of all: another run may be saving there
   if (trains && leads) folder.emplace(config, options.names_out_dir, options.overwrite);
   if (resumes) {  // its config in place of the defaults
@@ -725,15 +738,20 @@ int train(const Arguments& arguments) {
       INK_CHECK(!checkpoint_exists(place.out_dir, place.name), "resume: ", config.out_dir,
                 " is a checkpoint, and --out_dir a folder that holds one as ckpt; move it to "
                 "FOLDER/ckpt, and name FOLDER");
-      detail::fail({"resume: ", config.out_dir,
-                    " has no checkpoint to go on from; name another --out_dir, or start anew with "
-                    "--overwrite instead of --init_from resume"});
+      const bool is_llmc = std::find(arguments.begin(), arguments.end(), "-y") != arguments.end();
+      const std::string asked = is_llmc ? "-y 1" : "--init_from resume";
+      detail::fail({"resume: ",
+                    was_there ? config.out_dir + " has no checkpoint to go on from"
+                              : "there is no folder " + config.out_dir,
+                    "; name another --out_dir, or start ",
+                    holds_run(config.out_dir) ? "anew with --overwrite instead of " + asked
+                                              : "a run there without " + asked});
     }
-    saved = load_run(config.out_dir, name);
+    saved = load_run_to_resume(config.out_dir);
     config = saved->config;
-    parse_into(config, arguments, options, true);
-    const std::vector<std::string> names = model_fields(config);
-    std::set<std::string> kept(names.begin(), names.end());
+    std::set<std::string> kept = names_of_model(config);
+    parse_into(config, arguments, options, false, kept);
+    kept.merge(names_of_model(config));  // another model's, if one was named
     kept.insert({"optimizer", "tokenizer"});
     keep_settings(kept, options.typed, *saved, config);
     check_usage(config);
