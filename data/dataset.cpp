@@ -112,10 +112,8 @@ std::string WindowDataset::summary() const {
   TextStream text;
   text << printable(name_) << ": ";
   if (train > 0) text << train << " tokens to train on, ";
-  text << val_.ids.size() << (train > 0 ? "" : " tokens");
-  if (!val_name_.empty()) text << " of " << printable(val_name_);
-  text << " to validate on, vocabulary of " << tokenizer_->vocab_size() << " ("
-       << tokenizer_->name() << ")";
+  text << val_.ids.size() << (train > 0 ? "" : " tokens") << " to validate on, vocabulary of "
+       << tokenizer_->vocab_size() << " (" << tokenizer_->name() << ")";
   return text.str();
 }
 

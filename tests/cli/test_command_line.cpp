@@ -782,8 +782,8 @@ TEST(OtherNames, LlmcsCommandLinesAreTaken) {
                 "gradient_accumulation_steps = 10", "max_iters = 20", "min_lr = 0.0"}));
   EXPECT_EQ(run({"train", "--print_config", "-k", "constant"}).err,
             "inkling: taken: -k as --schedule constant --warmup_iters 0\n");
-  EXPECT_NE(run({"train", "--print_config", "-y", "1"}).err.find("a run there without -y 1"),
-            std::string::npos);
+  const Said first_start = run({"train", "--print_config", "-y", "1", "-o", "no/such/folder"});
+  EXPECT_NE(first_start.err.find("a run there without -y 1"), std::string::npos) << first_start.err;
   EXPECT_EQ(run({"train", "--print_config", "--num_iterations", "20", "-q", "0.5"}).err,
             "inkling: taken: --num_iterations as --max_iters 20, -q as --min_lr 0.002\n");
   expect_refused({"train", "-e", "d12"}, "--n_layer 12");

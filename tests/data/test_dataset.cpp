@@ -244,14 +244,6 @@ TEST(TextDataset, SaysThatATextIsTooShort) {
                 "text, or a new model a smaller --block_size");
 }
 
-TEST(TextDataset, NamesWhatItValidatesOn) {
-  const TempFolder folder;
-  const auto file = folder.write("a.txt", "xxxxx"), val = folder.write("b.txt", "xxx");
-  EXPECT_EQ(TextDataset({file}, nullptr, 0.1, {val}).summary(),
-            file.string() + ": 5 tokens to train on, 3 of " + val.string() +
-                " to validate on, vocabulary of 1 (char)");
-}
-
 TEST(TextDataset, NamesTheFileThatCannotBeRead) {
   const TempFolder folder;
   const auto good = folder.write("good.txt", "good");
