@@ -40,8 +40,8 @@ void explain_cut_files() {
     std::signal(SIGBUS, before);  // a sanitizer's
 }
 
-void watch_signals(const char* told) {
-  if (::isatty(STDERR_FILENO) != 0) told_of_stop = told;
+void watch_signals(const char* of_stop) {
+  if (::isatty(STDERR_FILENO) != 0) told_of_stop = of_stop;
   for (const int signal : {SIGINT, SIGTERM, SIGHUP})
     if (std::signal(signal, note) == SIG_IGN) std::signal(signal, SIG_IGN);
 }

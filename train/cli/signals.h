@@ -4,9 +4,9 @@
 namespace ink {
 
 /// From now on the first of them is noted, and the second one ends the program at once. Those that
-/// the caller ignores (nohup) stay ignored. Where standard error is a terminal, `told` goes there
-/// at the first Ctrl-C.
-void watch_signals(const char* told = "");
+/// the caller ignores (nohup) stay ignored. Where standard error is a terminal, `of_stop` goes
+/// there at the first Ctrl-C.
+void watch_signals(const char* of_stop = "");
 
 /// From now on the program says why it ends where a file that it has mapped is cut short.
 void explain_cut_files();
