@@ -138,9 +138,9 @@ Tensor isclose(const Tensor& left, const Tensor& right, double rtol, double atol
   const NoGrad no_grad;
   const DType dtype = promote(left, right);
   const Tensor a = left.to(dtype == boolean ? i64 : dtype), b = right.to(a.dtype());
-  const Tensor distance = maximum(a, b) - minimum(a, b);  // below 0 if int64 does not hold it
-  const Tensor near = logical_and(distance >= 0, distance <= abs(b * rtol) + atol);
-  Tensor close = logical_or(a == b, logical_and(isfinite(distance), near));
+  const Tensor distance = abs(a - b);
+  Tensor close =
+      logical_or(a == b, logical_and(isfinite(distance), distance <= abs(b) * rtol + atol));
   return equal_nan ? logical_or(close, logical_and(isnan(a), isnan(b))) : close;
 }
 

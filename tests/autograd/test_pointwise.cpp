@@ -695,11 +695,6 @@ TEST(Compare, IscloseAsPyTorch) {
   EXPECT_EQ(isclose(a, b).tolist<bool>(), (V{true, true, false, true, false, false}));
   EXPECT_EQ(isclose(a, b, 0, 0.2, true).tolist<bool>(), (V{true, true, true, true, false, true}));
   EXPECT_EQ(isclose(tensor({100, 3}), tensor({101, 3}), 0.01).tolist<bool>(), (V{true, true}));
-  const int64_t most = INT64_MAX, least = INT64_MIN;
-  EXPECT_EQ(isclose(tensor({least, most, least + 1, least, int64_t{0}}),
-                    tensor({most, least, least, least + 5, least}))
-                .tolist<bool>(),
-            (V{false, false, true, true, false}));
   EXPECT_TRUE(allclose(ones({2, 3}), ones({3}) + 1e-7));
   EXPECT_FALSE(allclose(ones({2, 3}), ones({3}) + 1e-3));
   EXPECT_FALSE(allclose(tensor({nan}), tensor({nan})));
