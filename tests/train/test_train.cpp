@@ -390,6 +390,13 @@ TEST(Program, ConfigFilePlusFlags) {
             ran.out);
 }
 
+TEST(Program, AConfigFileMayBeAPipe) {
+  const Ran ran =
+      run_shell("echo max_iters = 3 | inkling train --config /dev/stdin --print_config");
+  EXPECT_EQ(ran.code, 0) << ran.err;
+  EXPECT_NE(ran.out.find("\nmax_iters = 3\n"), std::string::npos) << ran.out;
+}
+
 TEST(Program, ReadsAConfigFileToTheLetter) {
   const Folder folder;
   const auto settings = [&](const std::string& text) {

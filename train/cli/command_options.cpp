@@ -614,10 +614,18 @@ std::vector<GivenOption> CommandOptions::Parser::read_arguments(const Arguments&
   return all;
 }
 
+// A pipe can be read once, and options are parsed twice.
+static std::string read_config(const std::string& file) {
+  static std::map<std::string, std::string> pipes;
+  if (!is_read_once(file)) return read_text(file);
+  if (pipes.count(file) == 0) pipes[file] = read_text(file);
+  return pipes.at(file);
+}
+
 std::vector<GivenOption> CommandOptions::Parser::read_config_file() {
   std::string text;
   try {
-    text = read_text(config_file);
+    text = read_config(config_file);
   } catch (const Error& error) {
     throw UsageError(std::string("--config: ") + error.what());
   }
