@@ -133,7 +133,8 @@ class Tensor {
   /// Makes the variable mean another tensor; no memory is written.
   Tensor& operator=(const Tensor&) & = default;
   Tensor& operator=(Tensor&&) & noexcept = default;
-  /// A view that was just taken is written: x.index({0}) = y. Throws for any other temporary.
+  /// A view that was just taken is written: x.index({0}) = y. Leading dimensions of 1 that the view
+  /// has not are left out, as in PyTorch. Throws for any other temporary.
   Tensor& operator=(const Tensor& value) &&;
   Tensor& operator=(const Scalar& value) &&;
   /// A constant on an array's memory; undefined if the array is.
@@ -345,7 +346,8 @@ class Tensor {
   Tensor &clamp_min_(Tensor min), &clamp_min_(Scalar min);
   Tensor &clamp_max_(Tensor max), &clamp_max_(Scalar max);
   /// x[indices] = values, or += with accumulate. Indices are those of index(), ids and masks among
-  /// them those of index_put in ops.h: x.index_put_({mask}, 0)
+  /// them those of index_put in ops.h: x.index_put_({mask}, 0). Values may have leading dimensions
+  /// of 1 too many.
   Tensor& index_put_(std::initializer_list<Index> indices, const Tensor& values,
                      bool accumulate = false);
   Tensor& index_put_(std::initializer_list<Index> indices, const Scalar& value,
