@@ -481,9 +481,12 @@ template <class T>
 Tensor from_vector(const std::vector<T>& values, std::optional<Shape> shape = {}) {
   static_assert(std::is_arithmetic_v<T>, "from_vector takes numbers");
   using Wide = detail::widest_t<T>;
-  if constexpr (std::is_same_v<T, Wide>) return detail::from_vector_of(values, shape);
-  for (const T value : values) Scalar{value};  // throws if int64 cannot hold it
-  return detail::from_vector_of(std::vector<Wide>(values.begin(), values.end()), shape);
+  if constexpr (std::is_same_v<T, Wide>) {
+    return detail::from_vector_of(values, shape);
+  } else {
+    for (const T value : values) Scalar{value};  // throws if int64 cannot hold it
+    return detail::from_vector_of(std::vector<Wide>(values.begin(), values.end()), shape);
+  }
 }
 template <class T>
 Tensor from_vector(const std::vector<T>& values, std::initializer_list<int64_t> shape) {

@@ -122,7 +122,7 @@ struct ScanColumns {
 };
 
 template <class F, class T>
-void run(const Scan<F, T>& scan, bool columns) {
+void launch_scan(const Scan<F, T>& scan, bool columns) {
   const int64_t units = scan.line_count * scan.chunks;
   if (columns) {
     launch("scan", blocks_for(units, ScanColumns<F, T>::kThreads),
@@ -168,11 +168,11 @@ void scan_by(Array& y, const Array& x, int64_t dim, bool product) {
   if (chunks > 1) {
     sums = Array::empty(Shape{lines, chunks}, dtype_of<Sum>(), x.device());
     all.sums = sums.template mutable_data<Sum>();
-    run(all, columns);
+    launch_scan(all, columns);
     scan(sums, sums, 1, product);
   }
   all.only_sums = false;
-  run(all, columns);
+  launch_scan(all, columns);
 }
 
 }  // namespace
