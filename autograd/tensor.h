@@ -379,7 +379,8 @@ class Tensor {
   HookHandle register_post_accumulate_grad_hook(std::function<void(const Tensor&)> hook);
   /// Another tensor on the same memory, outside any graph.
   Tensor detach() const;
-  /// Adds d self / d leaf to every leaf's grad. Unless self has one element, pass its gradient.
+  /// Adds d self / d leaf to every leaf's grad. Unless self has one element, pass its gradient,
+  /// which is cast to self's dtype.
   /// Several threads may do so at once into one model, each with a graph of its own. With
   /// create_graph a leaf's grad holds the graph, and the graph the leaf: both live until the grad
   /// is reset (zero_grad, or set_grad({})). ink::grad() makes no such circle.

@@ -222,20 +222,6 @@ DataFiles files_of_folder(const fs::path& folder) {
   return texts_of_folder(folder, all);
 }
 
-// What a name with * or ? stands for, unless a file is called so.
-Paths files_by_pattern(const fs::path& name) {
-  std::error_code unknown;
-  if (name.filename().string().find_first_of("*?") == std::string::npos ||
-      fs::exists(name, unknown))
-    return {};
-  const fs::path folder = name.has_parent_path() ? name.parent_path() : ".";
-  if (!fs::is_directory(folder, unknown)) check_is_name(name.string());
-  Paths found = fitting(listed(folder).files, name.filename().c_str());
-  if (found.empty()) check_is_name(name.string());
-  INK_CHECK(!found.empty(), name.string(), ": expected files of this pattern, found none");
-  return found;
-}
-
 const char* kind_of(const fs::path& file) {
   return is_prepared(file) ? "prepared data" : is_token_file(file) ? "token ids" : "text";
 }
@@ -496,6 +482,19 @@ void check_no_ids(const fs::path& file) {
   INK_CHECK(!is_token_file(file) && file.extension() != ".ids" && !is_prepared(file), file.string(),
             ": expected a text, got token ids, which need no preparation: train "
             "--data reads them");
+}
+
+Paths files_by_pattern(const fs::path& name) {
+  std::error_code unknown;
+  if (name.filename().string().find_first_of("*?") == std::string::npos ||
+      fs::exists(name, unknown))
+    return {};
+  const fs::path folder = name.has_parent_path() ? name.parent_path() : ".";
+  if (!fs::is_directory(folder, unknown)) check_is_name(name.string());
+  Paths found = fitting(listed(folder).files, name.filename().c_str());
+  if (found.empty()) check_is_name(name.string());
+  INK_CHECK(!found.empty(), name.string(), ": expected files of this pattern, found none");
+  return found;
 }
 
 Paths ids_of_folder(const fs::path& folder) {

@@ -346,10 +346,11 @@ std::vector<size_t> TextDataset::encode(const std::vector<std::filesystem::path>
   ids.reserve(bytes);  // enough for one id per byte; pages that are not written take no memory
   const int64_t end_id = tokenizer_->end_of_text();
   const std::string end_token = end_id < 0 ? "" : tokenizer_->decode({&end_id, 1});
-  std::string with_token, with_zeros;  // the first file that has it, or bytes of 0
+  const bool takes_any = tokenizer_->name() == "byte";  // whoever names it knows
+  std::string with_token, with_zeros, with_others;      // the first file that has such bytes
   for (size_t i = 0; i < texts.size(); ++i) {
     const TextFile& text = texts[i];
-    std::atomic<bool> has_token = false, has_zeros = false;
+    std::atomic<bool> has_token = false, has_zeros = false, has_others = false;
     const auto work = [&](size_t begin, size_t end) {
       const auto look_for = [&](std::string_view what, std::atomic<bool>& found) {
         if (what.empty() || found) return;  // it may begin here and go on behind
@@ -358,6 +359,7 @@ std::vector<size_t> TextDataset::encode(const std::vector<std::filesystem::path>
       };
       look_for(end_token, has_token);
       look_for(std::string_view("\0", 1), has_zeros);
+      if (!takes_any && !has_others && has_other_bytes(text.view(), begin, end)) has_others = true;
       return narrow<Id>(tokenizer_->encode_part(text.view(), begin, end), tokenizer_->vocab_size());
     };
     const auto join = [&](const std::vector<Id>& part) {
@@ -366,9 +368,11 @@ std::vector<size_t> TextDataset::encode(const std::vector<std::filesystem::path>
     with_prefix(files[i].string(), [&] { in_parts(text, work, join); });
     if (has_token && with_token.empty()) with_token = files[i].string();
     if (has_zeros && with_zeros.empty()) with_zeros = files[i].string();
+    if (has_others && with_others.empty()) with_others = files[i].string();
     texts[i] = {};
     ends.push_back(ids.size());
   }
+  if (!with_others.empty()) log_message(said_of_other_bytes(with_others));
   if (!with_zeros.empty())
     log_message(with_zeros,
                 ": has bytes of 0, which no text has, and they are learned; it is of "

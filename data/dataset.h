@@ -50,6 +50,9 @@ class Dataset {
   /// One line for people: what the dataset is and how large.
   virtual std::string summary() const = 0;
 
+  /// The files that validate, where they are others than those that the summary names; else empty.
+  virtual std::string val_name() const { return ""; }
+
   /// How many tokens there are to train on; 0 where they do not end or are not counted.
   virtual int64_t train_tokens() const { return 0; }
 
@@ -103,6 +106,7 @@ class WindowDataset : public Dataset {
  public:
   const Tokenizer& tokenizer() const override { return *tokenizer_; }
   std::string summary() const override;
+  std::string val_name() const override { return val_name_; }
   int64_t train_tokens() const override { return train_.ids.size(); }
   int64_t val_windows(int64_t block_size) const override;
   /// A line end; or, in a vocabulary without one, the first token.

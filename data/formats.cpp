@@ -234,6 +234,22 @@ std::string command_without(const std::string& byte, const std::filesystem::path
          converted_name(text, ".txt");
 }
 
+bool has_other_bytes(std::string_view text, size_t begin, size_t end) {
+  for (size_t at = utf8::boundary(text, begin); at < end;)
+    if (utf8::next(text, at) == utf8::kInvalid) return true;
+  return false;
+}
+
+std::string said_of_other_bytes(const std::filesystem::path& file) {
+  std::error_code unknown;
+  std::string text =
+      file.string() + ": has bytes that are not UTF-8, and they are learned as they are";
+  if (std::filesystem::is_regular_file(file, unknown))
+    text += "; a text in Latin-1 is converted by: iconv -f latin1 -t utf-8 " +
+            for_shell(file.string()) + " > " + converted_name(file, ".txt");
+  return text;
+}
+
 size_t byte_order_mark(std::string_view text) {
   return text.substr(0, 3) == "\xef\xbb\xbf" ? 3 : 0;
 }

@@ -22,6 +22,13 @@ std::string converted_name(const std::filesystem::path& file, const char* extens
 /// for what cannot be read again, such as a pipe or /dev/stdin.
 std::string command_without(const std::string& byte, const std::filesystem::path& text);
 
+/// Is there a byte in text[begin, end) that belongs to no UTF-8 character? One that the end of the
+/// range cuts belongs to it.
+bool has_other_bytes(std::string_view text, size_t begin, size_t end);
+
+/// A sentence for a text with such bytes, which a tokenizer of bytes learns as they are.
+std::string said_of_other_bytes(const std::filesystem::path& file);
+
 /// How many bytes a byte order mark takes at the beginning of a text: 3 or 0.
 size_t byte_order_mark(std::string_view text);
 

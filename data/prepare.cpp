@@ -24,6 +24,7 @@
 #include "autograd/io/foreign.h"
 #include "data/data_files.h"
 #include "data/file.h"
+#include "data/formats.h"
 #include "data/shard.h"
 #include "data/unpack.h"
 
@@ -145,6 +146,7 @@ struct Passage {
   std::vector<int64_t> ids = {};
   size_t bytes = 0;
   std::exception_ptr error = nullptr;
+  bool has_others = false;  // bytes that are not UTF-8
 };
 
 // The parts of a file, from a place on.
@@ -364,7 +366,7 @@ class Preparation {
     return with_prefix(file.string(), [&] { return TextFile(text_file); });
   }
 
-  void encode(const fs::path& file, std::vector<Passage>& parts) const {
+  void encode(const fs::path& file, std::vector<Passage>& parts) {
     const bool lines = has_lines_of_json(file);
     parallel_for(std::ssize(parts), 1, [&](int64_t from, int64_t to) {
       for (int64_t i = from; i < to; ++i) {
@@ -376,6 +378,7 @@ class Preparation {
             part.ids = tokenizer_.encode(text);
           } else {
             part.bytes = part.end - part.begin;
+            part.has_others = has_other_bytes(part.document, part.begin, part.end);
             part.ids = tokenizer_.encode_part(part.document, part.begin, part.end);
           }
         } catch (...) {
@@ -387,6 +390,12 @@ class Preparation {
       if (part.error)
         with_prefix(detail::joined({file.string(), lines ? ": line " : ": document ", part.number}),
                     [&] { std::rethrow_exception(part.error); });
+    const auto has_others = [](const Passage& part) { return part.has_others; };
+    if (tokenizer_.name() != "byte" && !told_of_others_ &&
+        std::any_of(parts.begin(), parts.end(), has_others)) {
+      log_message(said_of_other_bytes(file));
+      told_of_others_ = true;
+    }
   }
 
   std::string text_of_line(std::string_view line) const {
@@ -479,7 +488,7 @@ class Preparation {
   uint64_t vocabulary_;
   json request_;
   Place place_;
-  bool in_document_ = false;
+  bool in_document_ = false, told_of_others_ = false;
   std::optional<ShardWriter> shard_;
   Prepared done_;
 };
@@ -495,10 +504,14 @@ std::string shard_name(size_t number) {
 std::vector<fs::path> files_to_prepare(const std::vector<std::string>& names) {
   std::vector<fs::path> files;
   for (const std::string& name : names) {
-    if (!file_operation([&] { return fs::is_directory(name); })) {
+    std::vector<fs::path> named = files_by_pattern(name);
+    if (named.empty() && !file_operation([&] { return fs::is_directory(name); })) {
       check_is_name(name);
-      check_no_ids(name);
-      files.emplace_back(name);
+      named = {name};
+    }
+    if (!named.empty()) {
+      for (const fs::path& file : named) check_no_ids(file);
+      files.insert(files.end(), named.begin(), named.end());
       continue;
     }
     check_no_run(name);

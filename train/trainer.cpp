@@ -238,16 +238,17 @@ std::shared_ptr<const Tokenizer> named_tokenizer(const std::string& name, const 
       if (tokenizer_learner(own)) learned += own + ", ";
     }
     detail::fail({"--tokenizer: ", printable(name), ": expected char, byte, bpe:N, ", learned,
-                  "or a file or folder; there is no such file"});
+                  "or a file or folder; there is no such file, and none is downloaded"});
   }
   return with_prefix("--tokenizer", [&] { return load_tokenizer(name); });
 }
 
-// The vocabulary of files of ids: the given one, or that in the meta.pkl beside the first file.
-// Throws if a meta.pkl beside any of them says that its ids mean something else.
+// The vocabulary of files of ids: the given one, or that in the first meta.pkl beside one of them.
+// Throws if another meta.pkl says that its ids mean something else.
 std::shared_ptr<const Tokenizer> vocabulary_of_ids(const DataFiles& files,
                                                    std::shared_ptr<const Tokenizer> given) {
-  const std::string of = given ? "the model" : files.train[0].string();
+  const bool is_given = given != nullptr;
+  std::string of = "the model", without;  // without: a file that has no meta.pkl
   std::set<std::filesystem::path> folders;
   for (const auto* part : {&files.train, &files.val})
     for (const auto& file : *part) {
@@ -258,13 +259,16 @@ std::shared_ptr<const Tokenizer> vocabulary_of_ids(const DataFiles& files,
       } catch (const Error&) {  // a meta.pkl of no characters says nothing against other tokens
         if (!given || given->name() == "char") throw;
       }
-      if (!given && file == files.train[0]) given = its;
+      if (!its && without.empty()) without = file.string();
+      if (!given && its) given = its, of = file.string();
       INK_CHECK(!its || !given || !given->has_text() || its->to_json() == given->to_json(),
                 file.string(), ": the meta.pkl beside it has another vocabulary, of ",
                 its->vocab_size(), " (", its->name(), "), than ", of, ", of ", given->vocab_size(),
                 " (", given->name(), "); name the text that the ids were made of, or, if it is ",
                 "not theirs, take meta.pkl away");
     }
+  if (!is_given && given && !without.empty())
+    log_message(without, ": no meta.pkl is beside it; its ids are taken for those of ", of);
   return given;
 }
 

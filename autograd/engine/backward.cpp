@@ -204,7 +204,9 @@ void walk(const Destination& destination, const std::vector<Tensor>& outputs, co
             " gradients for ", outputs.size(), " outputs");
   options.retain_graph |= options.create_graph;
   const FlagGuard grad_mode(&Context::grad_enabled, options.create_graph);
-  const Grads given = grads.empty() ? Grads(outputs.size()) : grads;
+  Grads given = grads.empty() ? Grads(outputs.size()) : grads;
+  for (size_t i = 0; i < outputs.size(); ++i)  // of a tensor without a dtype look() says so
+    if (given[i].defined() && outputs[i].defined()) given[i] = given[i].to(outputs[i].dtype());
   Walk steps(destination, options);
   for (size_t i = 0; i < outputs.size(); ++i) steps.look(outputs[i], given[i]);
   for (size_t i = 0; i < outputs.size(); ++i) steps.start(outputs[i], given[i]);

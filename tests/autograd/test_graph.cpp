@@ -326,13 +326,30 @@ TEST(Graph, WhatAHookReturnsHasTheShapeOfWhatItReplaces) {
   EXPECT_FALSE(x.grad().defined());
 }
 
+// What a walk starts from is cast, as in PyTorch, and its own derivative is told through the cast.
+TEST(Graph, AGivenGradientIsCast) {
+  Tensor x = leaf({1, 2});
+  for (const Tensor& given :
+       {ones({2}), full({2}, 3, i64), tensor({true, false}), ones({2}, bf16)}) {
+    x.set_grad({});
+    (x * x).backward(given);
+    EXPECT_EQ(x.grad().dtype(), f64);
+    EXPECT_EQ(x.grad().tolist(), (2 * x.detach() * given.to(f64)).tolist());
+    EXPECT_EQ(grad({x * x}, {x}, {given})[0].tolist(), x.grad().tolist());
+  }
+  Tensor dy = ones({2}).requires_grad_();
+  const Tensor dx = grad({x * x}, {x}, {dy}, false, true)[0];
+  sum(dx).backward();
+  EXPECT_EQ(dy.grad().dtype(), f32);
+  EXPECT_EQ(dy.grad().tolist(), (std::vector<double>{2, 4}));
+}
+
 TEST(Graph, GradientsHaveTheDtypeOfWhatTheyBelongTo) {
   Tensor x = leaf({1, 2});
   std::ostringstream on;
   on << " on " << test_device();
   const std::string got =
       ": expected a gradient of float64" + on.str() + ", as the tensor, got float32" + on.str();
-  EXPECT_EQ(error_of([&] { (x * x).backward(ones({2})); }), "backward" + got);
   EXPECT_EQ(error_of([&] { x.set_grad(ones({2})); }), "set_grad" + got);
   HookHandle hook = x.register_hook([](const Tensor& g) { return g.to(f32); });
   EXPECT_EQ(error_of([&] { sum(x).backward(); }), "hook" + got);

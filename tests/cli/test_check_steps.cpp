@@ -88,6 +88,9 @@ TEST(Program, CheckWritesNothing) {
   }
   EXPECT_FALSE(std::filesystem::exists(out_dir));
   EXPECT_EQ(run_program("train --check --composed --out_dir " + out_dir).code, 2);
+  const Ran piped = run_program("train --check --data /dev/stdin --out_dir " + out_dir);
+  EXPECT_EQ(piped.code, 2);
+  EXPECT_NE(piped.err.find("--check reads the data twice"), std::string::npos) << piped.err;
 }
 
 TEST(Program, CheckLooksAtARunThatIsThere) {

@@ -207,6 +207,8 @@ TEST(CommandLine, WhatIsInRangeIsTaken) {
       if (option.name == "batch_size") words.insert(words.end(), {"--block_size", "1"});
       if (option.name == "task_digits" || option.name == "val_fraction")
         words.insert(words.end(), {"--data", "task:modular"});
+      if (option.name == "momentum") words.insert(words.end(), {"--optimizer", "muon"});
+      if (option.name == "decay_fraction") words.insert(words.end(), {"--schedule", "wsd"});
       const Said said = run(words);
       EXPECT_EQ(said.code, kOk) << option.name << " " << value << said.err;
       std::smatch found;
@@ -895,6 +897,8 @@ TEST(CommandLine, WordsThatAreNoOptions) {
   expect_refused({"lesson", "0", "x"}, "expected an option, got 'x'");
   expect_refused({"exercise", "5", "x"}, "expected an option, got 'x'");
   expect_refused({"exercise", "5", "--hints"}, "there is no option --hints");
+  for (const std::string name : {"--eval_iters", "--batch_size", "--split"})
+    expect_refused({"eval", name, "3"}, "there is no option " + name + "; all that the run ");
   expect_refused({"train", "--data", "--out_dir", "X"}, "--data: expected a value, got --out_dir");
   expect_refused({"walkthrough", "the_averaging_trick", "x"}, "expected an option, got 'x'");
   expect_refused({"train", "--profile", "o/ckpt", "--out_dir", "o"}, "--profile: the run keeps");
@@ -993,11 +997,23 @@ TEST(CommandLine, OptionsThatDoNothingAreRefused) {
   refused({"--data", text, "--val_data", text, "--val_fraction", "0.2"}, "val_fraction");
   refused({"--config", folder.write("x.py", "tokenizer = 'byte'\n")}, "tokenizer");
   expect_refused({"draw", "--tokenizer", "byte"}, "--tokenizer does nothing here: ");
+  refused({"--momentum", "0.8"}, "momentum");
+  refused({"--optimizer", "sgd", "--beta1", "0.8"}, "beta1");
+  refused({"--optimizer", "sgd", "--beta2", "0.8"}, "beta2");
+  refused({"--decay_fraction", "0.5"}, "decay_fraction");
+  refused({"--schedule", "constant", "--min_lr", "0"}, "min_lr");
+  refused({"--schedule", "constant", "--lr_decay_iters", "7"}, "lr_decay_iters");
   EXPECT_FALSE(std::filesystem::exists(out));
   EXPECT_EQ(settings_of({"--tokenizer", "char", "--val_fraction=0.1", "--task_digits=0"}),
             Settings{});
   EXPECT_EQ(settings_of({"--data", "task:modular", "--val_fraction", "0.6", "--task_digits=5"}),
             (Settings{"data = [\"task:modular\"]", "task_digits = 5", "val_fraction = 0.6"}));
+  EXPECT_EQ(settings_of({"--optimizer", "muon", "--momentum", "0.8", "--beta1", "0.8"}),
+            (Settings{"beta1 = 0.8", "momentum = 0.8", "optimizer = \"muon\""}));
+  const std::string several = folder.write("y.py", "momentum = 0.8\nmin_lr = 0.0\n");
+  EXPECT_EQ(settings_of({"--config", several, "--schedule", "constant"}),
+            (Settings{"min_lr = 0.0", "momentum = 0.8", "schedule = \"constant\""}))
+      << "a config file may hold settings for several runs";
   for (const char* name : {"--task_digits", "--pack"})
     expect_refused({"bench", name, "1"}, std::string("there is no option ") + name);
 }

@@ -79,6 +79,20 @@ TEST_F(DataOfRuns, IdsOfOtherCharactersAreRefused) {
   expect_error(train(data("abc") + "/train.bin --val_data " + path("bcd/val.bin") + fresh), 1,
                "/val.bin: the meta.pkl beside it has another vocabulary, of 3 (char), than " +
                    path("abc/train.bin") + ", of 3 (char)");
+  fs::create_directories(path("bare"));
+  fs::copy(path("abc/train.bin"), path("bare/train.bin"));
+  for (const std::string& both : {path("bare/train.bin ") + path("abc/train.bin"),
+                                 path("abc/train.bin ") + path("bare/train.bin")}) {
+    const Ran joined = run_shell(train("--data " + both + " --out_dir " + path("joined")));
+    EXPECT_EQ(joined.code, 0) << joined.err;
+    EXPECT_NE(joined.out.find("vocabulary of 3 (char)"), std::string::npos) << joined.out;
+    EXPECT_NE(joined.err.find(path("bare/train.bin") +
+                              ": no meta.pkl is beside it; its ids are taken for those of " +
+                              path("abc/train.bin")),
+              std::string::npos)
+        << joined.err;
+    fs::remove_all(path("joined"));
+  }
   EXPECT_EQ(run_shell("inkling eval" + data("same") + out).code, 0);
   EXPECT_EQ(run_shell(train("--init_from " + path("out") + data("same") + fresh)).code, 0);
   EXPECT_EQ(run_shell(train(resume + data("same") + out)).code, 0);

@@ -25,6 +25,7 @@
 
 #include "autograd/base/log.h"
 #include "autograd/io/foreign.h"
+#include "data/bpe/train.h"
 #include "tests/support/error_of.h"
 #include "tests/support/peak_memory.h"
 #include "tests/support/temp_files.h"
@@ -534,6 +535,28 @@ TEST(TextDataset, SaysWhereATextHasBytesOfZero) {
         << said;
     said.clear();
   }
+  set_log_callback({});
+}
+
+// Of Latin-1, a tokenizer of bytes makes ids of half characters.
+TEST(TextDataset, SaysWhereATextIsNotUtf8) {
+  const TempFolder folder;
+  std::string said;
+  set_log_callback([&](const std::string& text) { said = text; });
+  const std::string good = folder.write("good.txt", "caf\u00e9 \u20ac\n").string(),
+                    long_text(size_t{200} << 10, 'a'),
+                    bad = folder.write("bad.txt", long_text + "caf\xe9\n").string();
+  bpe::Pieces pieces;
+  const bpe::Splitter splitter(bpe::named_cuts(bpe::TrainOptions().pattern));
+  bpe::count_pieces(pieces, "aaaa caf caf", splitter, [](size_t, size_t) { return true; });
+  const std::shared_ptr<const Tokenizer> learned = bpe::train(std::move(pieces), {});
+  const TextDataset quiet({good}, learned), of_bytes({bad}, std::make_shared<ByteTokenizer>());
+  EXPECT_EQ(said, "");
+  const TextDataset told({good, bad}, learned);
+  EXPECT_EQ(said, bad +
+                      ": has bytes that are not UTF-8, and they are learned as they are; a text "
+                      "in Latin-1 is converted by: iconv -f latin1 -t utf-8 " +
+                      bad + " > " + (folder / "bad_converted.txt").string());
   set_log_callback({});
 }
 

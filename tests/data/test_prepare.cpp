@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "autograd/base/context.h"
+#include "autograd/base/log.h"
 #include "data/bpe/train.h"
 #include "data/dataset.h"
 #include "data/file.h"
@@ -307,6 +308,36 @@ TEST(Prepare, AFolderOfOtherNamesHoldsTexts) {
                 "name them");
   folder.write("notes/c.jsonl", "{\"text\": \"c\"}\n"), folder.write("notes/README.txt", "x");
   EXPECT_EQ(names(), "c.jsonl ");
+}
+
+TEST(Prepare, APatternStandsForFiles) {
+  const TempFolder folder;
+  const std::string b = folder.write("b.txt", "b"), a = folder.write("a.txt", "a");
+  folder.write("c.bin", "cc");
+  EXPECT_EQ(files_to_prepare({(folder / "?.txt").string()}), (std::vector<fs::path>{a, b}));
+  EXPECT_EQ(error_of([&] { files_to_prepare({(folder / "*").string()}); }),
+            (folder / "c.bin").string() +
+                ": expected a text, got token ids, which need no preparation: train --data reads "
+                "them");
+  const std::string none = (folder / "*.md").string();
+  EXPECT_EQ(error_of([&] { files_to_prepare({none}); }),
+            none + ": expected files of this pattern, found none");
+}
+
+TEST(Prepare, SaysWhereATextIsNotUtf8) {
+  const TempFolder folder;
+  const auto bad = folder.write("bad.txt", "caf\xe9\n");
+  bpe::Pieces pieces;
+  const bpe::Splitter splitter(bpe::named_cuts(bpe::TrainOptions().pattern));
+  bpe::count_pieces(pieces, "caf caf", splitter, [](size_t, size_t) { return true; });
+  std::string said;
+  set_log_callback([&](const std::string& text) { said += text; });
+  PrepareOptions options;
+  options.tokenizer = bpe::train(std::move(pieces), {}), options.out_dir = folder / "out";
+  prepare({bad, bad}, options);
+  set_log_callback({});
+  EXPECT_EQ(said.rfind(bad.string() + ": has bytes that are not UTF-8, ", 0), 0u) << said;
+  EXPECT_EQ(said.rfind(": has bytes "), said.find(": has bytes ")) << "once: " << said;
 }
 
 // A tokenizer.json of another model, or the one that is read, which another program laid out.

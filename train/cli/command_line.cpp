@@ -165,6 +165,15 @@ DataFiles files_of_run(const SavedRun& run, const TrainConfig& config, const cha
   }
 }
 
+std::string explained(const std::exception& error) {
+  if (dynamic_cast<const std::bad_alloc*>(&error) != nullptr ||
+      dynamic_cast<const std::length_error*>(&error) != nullptr)
+    return "out of memory; choose smaller sizes, or fewer --threads";
+  if (const auto* of_file = dynamic_cast<const std::filesystem::filesystem_error*>(&error))
+    return of_file->path1().string() + ": " + of_file->code().message();
+  return error.what();
+}
+
 Device parsed_device(const std::string& name) {
   try {
     return parse_device(name);
@@ -183,24 +192,38 @@ void check_usage(const TrainConfig& config) {
 }
 
 std::string unused_option(const CommandOptions& command, const TrainConfig& config) {
-  const std::string task = config.task();
-  const bool is_text = !config.data.empty() && task.empty();
+  const std::string task = config.task(), &optimizer = config.optimizer;
+  const bool is_text = !config.data.empty() && task.empty(),
+             falls = config.schedule_name != "constant";
   struct Option {
     const char* name;
     bool is_used;
-    const char* why;
+    std::string why;
+    bool may_be_of_file = false;  // a config file may hold settings for several runs
   };
+  const std::string of_sgd = "it is for --optimizer sgd or muon",
+                    of_falling = "--schedule constant keeps the learning rate";
+  const bool has_momentum = optimizer != "adamw" && optimizer != "adam" && optimizer != "lion";
   const nlohmann::json mine = to_json(config), initial = to_json(TrainConfig());
-  for (const auto& [name, is_used, why] :
+  for (const auto& [name, is_used, why, may_be_of_file] :
        {Option{"tokenizer", is_text, "it is for --data FILE"},
         {"val_data", is_text || task.empty(), "it is for --data FILE"},
         {"val_fraction", task == "modular" || (is_text && config.val_data.empty()),
          is_text ? "--val_data names what to validate on"
                  : "it is for --data FILE or task:modular"},
         {"task_digits", !task.empty(), "it is for --data task:NAME"},
-        {"pack", is_text, "it is for --data FOLDER, prepared data"}})
-    if (!is_used && command.given(std::string("--") + name) && mine.at(name) != initial.at(name))
-      return fmt::format("--{} does nothing here: {}; leave it out", name, why);
+        {"pack", is_text, "it is for --data FOLDER, prepared data"},
+        {"momentum", has_momentum, of_sgd, true},
+        {"beta1", optimizer != "sgd", "sgd has --momentum", true},
+        {"beta2", optimizer != "sgd", "sgd has no second moment", true},
+        {"min_lr", falls, of_falling, true},
+        {"lr_decay_iters", falls, of_falling, true},
+        {"decay_fraction", config.schedule_name == "wsd", "it is for --schedule wsd", true}}) {
+    const std::string option = std::string("--") + name;
+    if (!is_used && (may_be_of_file ? command.is_typed(option) : command.given(option)) &&
+        mine.at(name) != initial.at(name))
+      return fmt::format("{} does nothing here: {}; leave it out", option, why);
+  }
   return "";
 }
 
@@ -290,16 +313,6 @@ namespace {
 void open_standard_descriptors() {
   for (int fd = 0; fd < 3; ++fd)
     if (::fcntl(fd, F_GETFD) < 0 && ::open("/dev/null", O_RDWR) < 0) std::abort();
-}
-
-// What went wrong, for people.
-std::string explained(const std::exception& error) {
-  if (dynamic_cast<const std::bad_alloc*>(&error) != nullptr ||
-      dynamic_cast<const std::length_error*>(&error) != nullptr)
-    return "out of memory; choose smaller sizes, or fewer --threads";
-  if (const auto* of_file = dynamic_cast<const std::filesystem::filesystem_error*>(&error))
-    return of_file->path1().string() + ": " + of_file->code().message();
-  return error.what();
 }
 
 // An error after the command's name, which may be that of what failed: said once.

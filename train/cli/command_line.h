@@ -60,12 +60,14 @@ int prepare_command(const Arguments& arguments);    // prepare_command.cpp
 int draw_command(const Arguments& arguments);       // draw_command.cpp
 int suggest_command(const Arguments& arguments);    // suggest_command.cpp
 
+/// What went wrong, for people: also what the system calls bad_alloc.
+std::string explained(const std::exception& error);
 /// parse_device; throws UsageError.
 Device parsed_device(const std::string& name);
 /// config.check(); throws UsageError.
 void check_usage(const TrainConfig& config);
-/// An error if the command was given an option of data that does nothing for those of the config:
-/// --tokenizer for the built-in stories, --task_digits for a text; else empty.
+/// An error if the command was given an option that does nothing beside the others: --tokenizer for
+/// the built-in stories, --task_digits for a text, --momentum for adamw; else empty.
 std::string unused_option(const CommandOptions& command, const TrainConfig& config);
 /// Throws, naming the option, if it names a file that cannot be written.
 void check_writable(const char* option, const std::string& file);

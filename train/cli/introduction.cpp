@@ -86,7 +86,7 @@ std::string changed_rate(const TrainConfig& now, const SavedRun& saved) {
   const double before = lr(saved.config), after = lr(now);
   if (std::abs(after - before) <= 0.01 * std::max(after, before)) return "";
   const std::string text =
-      fmt::format("the learning rate goes on at {:.1e}, where it was {:.1e}", after, before);
+      fmt::format("the learning rate goes on at {:.2e}, where it was {:.2e}", after, before);
   TrainConfig kept = now;
   kept.lr_decay_iters = steps(saved.config);
   return std::abs(lr(kept) - before) > 0.01 * before  // other settings changed it, too

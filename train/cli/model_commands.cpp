@@ -213,10 +213,12 @@ int eval_command(const Arguments& arguments) {
                         evaluation.loss >= best ? "+" : "", above_best(evaluation.loss, best, 2));
   }
   const auto bits = evaluation.bits_per_byte();
-  text += fmt::format(" nats per token{}{} over {} tokens of {}",
+  const std::string apart = dataset->val_name();
+  text += fmt::format(" nats per token{}{} over {} tokens of {}{}",
                       bits ? ", " + fixed_number(*bits) + " bits per byte" : "",
                       evaluation.answers ? ", " + answers_text(*evaluation.answers) : "",
-                      evaluation.tokens, dataset->summary());
+                      evaluation.tokens, apart.empty() ? "" : apart + ", apart from ",
+                      dataset->summary());
   show(printable(text) + "\n");
   return kOk;
 }

@@ -313,6 +313,8 @@ const std::vector<OtherProgram>& other_programs() {
         {"out_dir", "", told,
          "where runs are compared, their folders need no name: {report FOLDER}", "report"},
         {"pin_memory", "", told, kBatches},
+        {"batch_size block_size eval_interval eval_iters split val_fraction", "", told,
+         "all that the run validates on is measured, in its own batches; leave it out", "eval"},
         {"port", "", told, "there is no server; a browser opens FOLDER/report.html"},
         {"precision", "", like, "dtype"},
         {"project use_wandb wandb wandb_entity wandb_mode wandb_name", "", told, kLogged},

@@ -91,14 +91,12 @@ class TrainRun {
     last_report_ = Clock::now();
     try {
       return train();
-    } catch (const Error& error) {
-      note_failure(error.what());
-      const std::string advice = advice_after(error.what());
-      if (advice.empty()) throw;
-      throw Error(error.what() + advice);
     } catch (const std::exception& error) {
-      note_failure(error.what());
-      throw;
+      const std::string text = explained(error);
+      note_failure(text);
+      const std::string advice = advice_after(text);
+      if (advice.empty()) throw;
+      throw Error(text + advice);
     }
   }
 
@@ -186,7 +184,8 @@ class TrainRun {
 
   static Trainer make_trainer(const TrainConfig& config, const std::optional<SavedRun>& saved,
                               Console& console) {
-    const Waiting waiting(console, config.data.empty() ? "making the model" : "reading the data");
+    const Waiting waiting(console, config.data.empty() ? "making the model"
+                                                       : "reading the data and making the model");
     return Trainer(config, saved, nullptr);
   }
 
@@ -712,6 +711,8 @@ int train(const Arguments& arguments) {
   if (options.check && (config.composed || !options.profile.empty()))
     throw UsageError(
         "--check runs with fused ops and composed; leave out --composed and --profile");
+  if (options.check && !data_typed(config).empty())
+    throw UsageError("--check reads the data twice, and a pipe can be read once; name a file");
   const bool trains = !options.print_config && !options.check, leads = processes().leads();
   if (!trains) part_company();
   if (!leads && !trains) return kOk;

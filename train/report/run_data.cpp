@@ -39,8 +39,9 @@ std::optional<Json> parsed(const std::string& text) {
   }
 }
 std::string text_of(const fs::path& file) {
+  std::error_code unknown;
   try {
-    return fs::exists(file) ? read_file(file) : "";
+    return fs::exists(file, unknown) ? read_file(file) : "";
   } catch (const Error&) {
     return "";
   }
