@@ -220,7 +220,7 @@ TEST(Terminal, SaysWhatItWaitsForAndClearsThat) {
                                      40);
   const auto waits = [&](bool live) {
     return std::count_if(shown.begin(), shown.end(), [&](const Shown& line) {
-      return line.text.rfind("reading the data ... 0:0", 0) == 0 && line.live == live;
+      return line.text.rfind("data and model ... 0:0", 0) == 0 && line.live == live;
     });
   };
   EXPECT_GE(waits(true), 1);

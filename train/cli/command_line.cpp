@@ -193,16 +193,13 @@ void check_usage(const TrainConfig& config) {
 
 std::string unused_option(const CommandOptions& command, const TrainConfig& config) {
   const std::string task = config.task(), &optimizer = config.optimizer;
-  const bool is_text = !config.data.empty() && task.empty(),
-             falls = config.schedule_name != "constant";
+  const bool is_text = !config.data.empty() && task.empty();
   struct Option {
     const char* name;
     bool is_used;
     std::string why;
     bool may_be_of_file = false;  // a config file may hold settings for several runs
   };
-  const std::string of_sgd = "it is for --optimizer sgd or muon",
-                    of_falling = "--schedule constant keeps the learning rate";
   const bool has_momentum = optimizer != "adamw" && optimizer != "adam" && optimizer != "lion";
   const nlohmann::json mine = to_json(config), initial = to_json(TrainConfig());
   for (const auto& [name, is_used, why, may_be_of_file] :
@@ -213,11 +210,9 @@ std::string unused_option(const CommandOptions& command, const TrainConfig& conf
                  : "it is for --data FILE or task:modular"},
         {"task_digits", !task.empty(), "it is for --data task:NAME"},
         {"pack", is_text, "it is for --data FOLDER, prepared data"},
-        {"momentum", has_momentum, of_sgd, true},
+        {"momentum", has_momentum, "it is for --optimizer sgd or muon", true},
         {"beta1", optimizer != "sgd", "sgd has --momentum", true},
         {"beta2", optimizer != "sgd", "sgd has no second moment", true},
-        {"min_lr", falls, of_falling, true},
-        {"lr_decay_iters", falls, of_falling, true},
         {"decay_fraction", config.schedule_name == "wsd", "it is for --schedule wsd", true}}) {
     const std::string option = std::string("--") + name;
     if (!is_used && (may_be_of_file ? command.is_typed(option) : command.given(option)) &&

@@ -240,6 +240,8 @@ const std::vector<OtherProgram>& other_programs() {
         {"attention_heads head heads num_attention_heads num_heads", "", like, "n_head"},
         {"base_lr initial_lr lr max_lr muon_lr peak_lr", "", like, "learning_rate"},
         {"batch bs eval_batch_size train_batch_size", "", like, "batch_size"},
+        {"batch_size block_size eval_interval eval_iters split val_fraction", "", told,
+         "eval measures all that the run validates on, in its batches; leave it out", "eval"},
         {"beam_size beams", "", told, kBeams},
         {"betas", "", like, "beta1 beta2"},
         {"block context context_len context_length context_size context_window ctx ctx_size "
@@ -313,8 +315,6 @@ const std::vector<OtherProgram>& other_programs() {
         {"out_dir", "", told,
          "where runs are compared, their folders need no name: {report FOLDER}", "report"},
         {"pin_memory", "", told, kBatches},
-        {"batch_size block_size eval_interval eval_iters split val_fraction", "", told,
-         "all that the run validates on is measured, in its own batches; leave it out", "eval"},
         {"port", "", told, "there is no server; a browser opens FOLDER/report.html"},
         {"precision", "", like, "dtype"},
         {"project use_wandb wandb wandb_entity wandb_mode wandb_name", "", told, kLogged},

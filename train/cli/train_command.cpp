@@ -184,8 +184,7 @@ class TrainRun {
 
   static Trainer make_trainer(const TrainConfig& config, const std::optional<SavedRun>& saved,
                               Console& console) {
-    const Waiting waiting(console, config.data.empty() ? "making the model"
-                                                       : "reading the data and making the model");
+    const Waiting waiting(console, config.data.empty() ? "making the model" : "data and model");
     return Trainer(config, saved, nullptr);
   }
 
