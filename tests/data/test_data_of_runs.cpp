@@ -82,7 +82,7 @@ TEST_F(DataOfRuns, IdsOfOtherCharactersAreRefused) {
   fs::create_directories(path("bare"));
   fs::copy(path("abc/train.bin"), path("bare/train.bin"));
   for (const std::string& both : {path("bare/train.bin ") + path("abc/train.bin"),
-                                 path("abc/train.bin ") + path("bare/train.bin")}) {
+                                  path("abc/train.bin ") + path("bare/train.bin")}) {
     const Ran joined = run_shell(train("--data " + both + " --out_dir " + path("joined")));
     EXPECT_EQ(joined.code, 0) << joined.err;
     EXPECT_NE(joined.out.find("vocabulary of 3 (char)"), std::string::npos) << joined.out;
