@@ -127,12 +127,6 @@ Tensor masked_fill(const Tensor& x, const Tensor& mask, const Tensor& value);  /
 
 // ---- compare.cpp: bool results, no gradients
 
-Tensor eq(const Tensor& a, const Tensor& b);
-Tensor ne(const Tensor& a, const Tensor& b);
-Tensor lt(const Tensor& a, const Tensor& b);
-Tensor le(const Tensor& a, const Tensor& b);
-Tensor gt(const Tensor& a, const Tensor& b);
-Tensor ge(const Tensor& a, const Tensor& b);
 Tensor operator==(const Tensor& a, const Tensor& b);
 Tensor operator!=(const Tensor& a, const Tensor& b);
 Tensor operator<(const Tensor& a, const Tensor& b);
@@ -151,6 +145,12 @@ Tensor operator<(const Scalar& a, const Tensor& b);
 Tensor operator<=(const Scalar& a, const Tensor& b);
 Tensor operator>(const Scalar& a, const Tensor& b);
 Tensor operator>=(const Scalar& a, const Tensor& b);
+inline Tensor eq(const Tensor& a, const auto& b) { return a == b; }  // b: a tensor or a number
+inline Tensor ne(const Tensor& a, const auto& b) { return a != b; }
+inline Tensor lt(const Tensor& a, const auto& b) { return a < b; }
+inline Tensor le(const Tensor& a, const auto& b) { return a <= b; }
+inline Tensor gt(const Tensor& a, const auto& b) { return a > b; }
+inline Tensor ge(const Tensor& a, const auto& b) { return a >= b; }
 Tensor logical_and(const Tensor& a, const Tensor& b);  // non-zero counts as true
 Tensor logical_or(const Tensor& a, const Tensor& b);
 Tensor logical_xor(const Tensor& a, const Tensor& b);

@@ -369,11 +369,16 @@ class Tensor {
   /// in place, grad() is the gradient of the new value.
   Tensor& retain_grad();
   /// The hook is called once in each walk that computes this gradient, when it is complete. It
-  /// returns the gradient to use instead, or {}. After a write in place it still gets the gradient
-  /// of the old value. A hook that captures its own tensor keeps it alive for ever, because the
+  /// returns the gradient to use instead, or Tensor(), or nothing. After a write in place it still
+  /// gets the gradient of the old value. A hook that captures its own tensor keeps it alive for ever, because the
   /// tensor's place in the graph holds the hook: remove() it, or capture a detach(). The first hook
   /// of a leaf, of this kind or the next, is not called in a walk that has begun before.
   HookHandle register_hook(std::function<Tensor(const Tensor&)> hook);
+  template <class F>
+  requires std::is_void_v<std::invoke_result_t<F&, const Tensor&>> HookHandle
+  register_hook(F hook) {
+    return register_hook([hook](const Tensor& g) mutable { return hook(g), Tensor(); });
+  }
   /// The hook is called with a leaf as soon as backward() has updated its grad, while the walk goes
   /// on. (If several threads take parts of a batch, then after the parts' gradients are summed.)
   HookHandle register_post_accumulate_grad_hook(std::function<void(const Tensor&)> hook);

@@ -22,7 +22,7 @@ Tensor clip_grad_norm_(const TensorList& parameters, double max_norm, double nor
                         .to(norms.empty() ? cpu_device : norms[0].device()));
   const Tensor total = norm(stack(norms), norm_type);
   const Tensor scale = clamp(max_norm / (total + 1e-6), {}, 1.0);
-  for (Tensor& g : grads) g.mul_(scale.to(g.device()).to(g.dtype()));
+  for (Tensor& g : grads) g.mul_(scale.to(g.device()));
   return total;
 }
 

@@ -56,9 +56,9 @@ std::vector<ParameterGroup> decay_matrices(const NamedTensors& parameters, doubl
   return {matrices, others};
 }
 
-NamedTensors numbered(const std::vector<Tensor>& parameters) {
+NamedTensors numbered(const std::vector<Tensor>& parameters, const std::string& prefix) {
   NamedTensors named;
-  for (const Tensor& p : parameters) named.emplace_back(std::to_string(named.size()), p);
+  for (const Tensor& p : parameters) named.emplace_back(prefix + std::to_string(named.size()), p);
   return named;
 }
 
@@ -105,7 +105,7 @@ void Optimizer::add_groups(const std::vector<ParameterGroup>& groups) {
       const auto [first, is_new] = seen.emplace(&value.impl(), label);
       INK_CHECK(is_new, name_, ": ", label, " is listed twice, the first time as ", first->second);
       INK_CHECK(names.insert(label).second, name_, ": two parameters have the name ", label,
-                "; put a prefix before those of one module");
+                "; put a prefix before those of one module: numbered(parameters, \"head.\")");
       added.emplace_back(label, value);
       settings.push_back(of_group);
     }

@@ -87,8 +87,9 @@ struct ParameterUpdate {
   Tensor step;                         ///< i64 (): its updates so far, with this one: from 1
 };
 
-/// Parameters under the names "0", "1", ..., for those of module.parameters().
-NamedTensors numbered(const std::vector<Tensor>& parameters);
+/// Parameters under the names "0", "1", ..., for those of module.parameters(). A prefix, such as
+/// "head.", tells those of several modules apart.
+NamedTensors numbered(const std::vector<Tensor>& parameters, const std::string& prefix = "");
 
 class Optimizer {
  public:

@@ -34,8 +34,8 @@ std::vector<Slot> sources_of(const Tensor& y, uint64_t first) {
 // The first run's graph dies here, with all that it saved. In backward the second run records a new
 // one from the same inputs and parameters, and the walk goes on in it. So gradients are summed in
 // the same places and the same order as in a plain call.
-Tensor checkpoint(const std::function<Tensor(const std::vector<Tensor>&)>& fn,
-                  const std::vector<Tensor>& inputs) {
+Tensor detail::checkpoint_of(const std::function<Tensor(const std::vector<Tensor>&)>& fn,
+                             const std::vector<Tensor>& inputs) {
   const Context first_run = context();
   const std::vector<uint8_t> draws = generator_state();
   std::vector<Saved> saved;
@@ -65,8 +65,7 @@ Tensor checkpoint(const std::function<Tensor(const std::vector<Tensor>&)>& fn,
 }
 
 Tensor checkpoint(const std::function<Tensor(const Tensor&)>& fn, const Tensor& input) {
-  return checkpoint([fn](const std::vector<Tensor>& x) { return fn(x[0]); },
-                    std::vector<Tensor>{input});
+  return detail::checkpoint_of([fn](const std::vector<Tensor>& x) { return fn(x[0]); }, {input});
 }
 
 }  // namespace ink

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <functional>
+#include <type_traits>
 #include <vector>
 
 #include "autograd/tensor.h"
@@ -20,8 +21,17 @@ namespace ink {
 /// statistics of BatchNorm move at the forward and again at the backward, as in PyTorch.
 ///
 ///   x = checkpoint([&](const Tensor& x) { return block(x); }, x);
-Tensor checkpoint(const std::function<Tensor(const std::vector<Tensor>&)>& fn,
-                  const std::vector<Tensor>& inputs);
 Tensor checkpoint(const std::function<Tensor(const Tensor&)>& fn, const Tensor& input);
+namespace detail {
+Tensor checkpoint_of(const std::function<Tensor(const std::vector<Tensor>&)>& fn,
+                     const std::vector<Tensor>& inputs);
+}  // namespace detail
+/// The same for fn(const std::vector<Tensor>&). (What takes a tensor is not asked for a vector: the
+/// body of a lambda of `auto` might not compile.)
+template <class F>
+requires(!std::is_invocable_v<F&, const Tensor&>) Tensor
+    checkpoint(F fn, const std::vector<Tensor>& inputs) {
+  return detail::checkpoint_of(fn, inputs);
+}
 
 }  // namespace ink

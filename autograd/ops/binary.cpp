@@ -45,13 +45,13 @@ void binary_number(Array& y, const Array& x, double number, BinaryOp op) {
 
 namespace {
 
-// The values of a op b, which have one dtype, or f32 and bf16 for a sum. Bools are computed as
-// integers: + is or, * is and.
+// The values of a op b, which have one dtype, or f32 and bf16 for a sum, or for b a factor(). Bools
+// are computed as integers: + is or, * is and.
 Tensor binary(BinaryOp op, const Tensor& a, const Tensor& b) {
   const NoGrad no_grad;
   if (a.dtype() == boolean) return to(binary(op, to(a, i64), to(b, i64)), boolean);
   const Shape shape = broadcast_shapes(name_of(op), a.shape(), b.shape());
-  Tensor y = empty_result(shape, {promote(a.dtype(), b.dtype()), a.device()}, {&a, &b});
+  Tensor y = empty_result(shape, {promote(a, b), a.device()}, {&a, &b});
   kernel::binary(y, a.array().expanded(shape), b.array().expanded(shape), op);
   return y;
 }
@@ -119,12 +119,14 @@ Tensor sub(const Tensor& a, const Tensor& b, const Scalar& alpha) {
 
 // da = dy b, db = dy a
 Tensor mul(const Tensor& left, const Tensor& right) {
-  const auto [a, b] = promoted("mul", left, right);
+  check_defined("mul", left, right);
+  const DType dtype = promote(left, right);
+  const Tensor a = to(left, dtype), b = factor(right, dtype);
   return record("mul", {a, b}, binary(BinaryOp::mul, a, b),
-                [x = saved_for(b, a), y = saved_for(a, b), sa = a.shape(), sb = b.shape()](
-                    const Tensor& dy, VjpContext& g) -> Grads {
+                [x = saved_for(b, a), y = saved_for(a, b), sa = a.shape(), sb = b.shape(),
+                 tb = b.dtype()](const Tensor& dy, VjpContext& g) -> Grads {
                   return {if_needed(g, 0, sa, [&] { return dy * *y; }),
-                          if_needed(g, 1, sb, [&] { return dy * *x; })};
+                          if_needed(g, 1, sb, [&] { return to(sum_to(dy * *x, sb), tb); })};
                 });
 }
 
@@ -132,13 +134,14 @@ Tensor mul(const Tensor& left, const Tensor& right) {
 Tensor div(const Tensor& left, const Tensor& right) {
   check_defined("div", left, right);
   const DType dtype = floating(promote(left, right));
-  const Tensor a = to(left, dtype), b = to(right, dtype);
-  return record("div", {a, b}, binary(BinaryOp::div, a, b),
-                [x = saved_for(b, a), divisor = Saved::input(b), sa = a.shape(), sb = b.shape()](
-                    const Tensor& dy, VjpContext& g) -> Grads {
-                  return {if_needed(g, 0, sa, [&] { return dy / *divisor; }),
-                          if_needed(g, 1, sb, [&] { return -dy * (*x / *divisor) / *divisor; })};
-                });
+  const Tensor a = to(left, dtype), b = factor(right, dtype);
+  const auto vjp = [x = saved_for(b, a), divisor = Saved::input(b), sa = a.shape(), sb = b.shape(),
+                    tb = b.dtype()](const Tensor& dy, VjpContext& g) -> Grads {
+    return {if_needed(g, 0, sa, [&] { return dy / *divisor; }), if_needed(g, 1, sb, [&] {
+              return to(sum_to(-dy * (*x / *divisor) / *divisor, sb), tb);
+            })};
+  };
+  return record("div", {a, b}, binary(BinaryOp::div, a, b), vjp);
 }
 
 // da = dy b a^(b - 1), 0 where b = 0;  db = dy y log a, 0 where a = 0 and b >= 0

@@ -76,12 +76,6 @@ Tensor compare(CompareOp op, const Tensor& x, const Scalar& number) {
 
 }  // namespace
 
-Tensor eq(const Tensor& a, const Tensor& b) { return compare(CompareOp::eq, a, b); }
-Tensor ne(const Tensor& a, const Tensor& b) { return compare(CompareOp::ne, a, b); }
-Tensor lt(const Tensor& a, const Tensor& b) { return compare(CompareOp::lt, a, b); }
-Tensor le(const Tensor& a, const Tensor& b) { return compare(CompareOp::le, a, b); }
-Tensor gt(const Tensor& a, const Tensor& b) { return compare(CompareOp::gt, a, b); }
-Tensor ge(const Tensor& a, const Tensor& b) { return compare(CompareOp::ge, a, b); }
 Tensor operator==(const Tensor& a, const Tensor& b) { return compare(CompareOp::eq, a, b); }
 Tensor operator!=(const Tensor& a, const Tensor& b) { return compare(CompareOp::ne, a, b); }
 Tensor operator<(const Tensor& a, const Tensor& b) { return compare(CompareOp::lt, a, b); }

@@ -79,7 +79,8 @@ Tensor& in_place(const char* name, BinaryOp code, Tensor& x, const Tensor& y, Op
   if (recorded || meet != x.dtype() || meet == boolean)
     return assign(x, op(before_write(x), y), recorded);
   const NoGrad no_grad;
-  kernel::binary(x, x, operand(to(y, meet), x), code);
+  const bool is_factor = code == BinaryOp::mul || code == BinaryOp::div;
+  kernel::binary(x, x, operand(is_factor ? factor(y, meet) : to(y, meet), x), code);
   return x;
 }
 

@@ -314,7 +314,7 @@ Tensor one_hot(const Tensor& ids, int64_t num_classes) {
   check_defined("one_hot", ids);
   if (num_classes == -1) {
     INK_CHECK(ids.numel() > 0, "one_hot: expected a number of classes, because there are no ids");
-    num_classes = max(ids).item<int64_t>() + 1;
+    num_classes = std::max<int64_t>(max(ids).item<int64_t>() + 1, 1);
   }
   INK_CHECK(num_classes > 0,
             "one_hot: expected a positive number of classes, or -1 for one more "

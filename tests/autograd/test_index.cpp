@@ -30,6 +30,7 @@ TEST(Index, Values) {
             (Ints{2, 0, 0, 2, 0, 0}));
   EXPECT_EQ(ints(one_hot(tensor({{0, 2}}), 3)), (Ints{1, 0, 0, 0, 0, 1}));
   EXPECT_EQ(one_hot(tensor(1), 3).shape(), (Shape{3}));
+  EXPECT_NE(error_of([] { one_hot(tensor({-1})); }).find("index -1 is out"), std::string::npos);
   EXPECT_EQ(one_hot(tensor({2, 0}), -1).shape(), (Shape{2, 3})) << "one more than the largest id";
   EXPECT_EQ(x.index({Slice(), tensor(2)}).storage().get(), x.storage().get())
       << "an id selects, as a number does";

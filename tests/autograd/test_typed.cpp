@@ -644,6 +644,59 @@ TEST(Typed, FieldsAreNamedWithoutTheSpacesAroundThem) {
   EXPECT_EQ(named[0].first + "|" + named[1].first, "weight|bias");
 }
 
+// A scalar keeps its digits beside bf16 where it multiplies or divides, as a number does. Those are
+// PyTorch's numbers.
+TEST(Typed, AScalarIsNotRoundedToBf16WhereItIsAFactor) {
+  const Tensor h = tensor({3.0, 5.0, 7.0}).to(bf16), s = tensor(1.0 / 13), t = tensor(0.07);
+  const Values scaled{0.23046875, 0.384765625, 0.5390625}, divided{42.75, 71.5, 100};
+  for (const DType dtype : {f32, f64}) {
+    EXPECT_EQ((h * s.to(dtype)).tolist(), scaled);
+    EXPECT_EQ((h / t.to(dtype)).tolist(), divided);
+    EXPECT_EQ(h.clone().mul_(s.to(dtype)).tolist(), scaled);
+    EXPECT_EQ(h.clone().div_(t.to(dtype)).tolist(), divided);
+    EXPECT_EQ((h * s.to(dtype)).dtype(), bf16);
+    Tensor x = h.clone().requires_grad_(), y = s.detach().clone().to(dtype).requires_grad_();
+    sum(x * y).backward();
+    EXPECT_EQ(y.grad().dtype(), dtype);
+    EXPECT_EQ(y.grad().item(), 15);
+    y.set_grad({});
+    sum(x / y).backward();
+    EXPECT_EQ(y.grad().dtype(), dtype);
+    EXPECT_NEAR(y.grad().item(), -15 * 169, 10);
+  }
+  EXPECT_EQ((h * (1.0 / 13)).tolist(), scaled);
+  Tensor a = zeros({3}).requires_grad_(), b = zeros({2}, bf16).requires_grad_();
+  a.set_grad(tensor({12.0, 0.0, 0.0})), b.set_grad(tensor({3.0, 4.0}).to(bf16));
+  clip_grad_norm_({a, b}, 1.0);
+  EXPECT_EQ(b.grad().tolist(), (Values{0.23046875, 0.30859375}));
+}
+
+TEST(Typed, ComparisonsByNameTakeNumbers) {
+  using Bools = std::vector<bool>;
+  const Tensor x = tensor({1, 2, 3});
+  EXPECT_EQ(eq(x, 2).tolist<bool>(), (Bools{false, true, false}));
+  EXPECT_EQ(ne(x, 2).tolist<bool>(), (Bools{true, false, true}));
+  EXPECT_EQ(lt(x, 2).tolist<bool>(), (Bools{true, false, false}));
+  EXPECT_EQ(le(x, 2.5).tolist<bool>(), (Bools{true, true, false}));
+  EXPECT_EQ(gt(x, 2).tolist<bool>(), (Bools{false, false, true}));
+  EXPECT_EQ(ge(x, 2).tolist<bool>(), (Bools{false, true, true}));
+}
+
+TEST(Typed, AHookMayReturnNothing) {
+  Tensor x = ones({2}).requires_grad_();
+  std::vector<double> seen;
+  x.register_hook([&](const Tensor& g) { seen = g.tolist(); });
+  sum(3 * x).backward();
+  EXPECT_EQ(seen, (std::vector<double>{3, 3}));
+  EXPECT_EQ(x.grad().tolist(), (std::vector<double>{3, 3}));
+}
+
+TEST(Typed, CheckpointTakesALambdaOfAuto) {
+  Tensor x = ones({2}).requires_grad_();
+  sum(checkpoint([](const auto& a) { return a * a * 2; }, x)).backward();
+  EXPECT_EQ(x.grad().tolist(), (std::vector<double>{4, 4}));
+}
+
 TEST(Typed, PrintsAsPythonDoes) {
   testing::internal::CaptureStdout();
   print("x", 1, true, ones({2, 3}).shape(), std::vector<int>{1, 2}, std::vector<double>());

@@ -366,7 +366,7 @@ TEST(Models, TheProgramTrainsWhatWasAdded) {
   const std::string trained = run({"train", "--model", "alibi2", "--n_layer", "1", "--n_embd", "16",
                                    "--block_size", "16", "--max_iters", "4", "--eval_iters", "1"});
   EXPECT_EQ(trained.substr(0, 2), "0:") << trained;
-  EXPECT_NE(trained.find("alibi2: 1 layers"), std::string::npos) << trained;
+  EXPECT_NE(trained.find("alibi2: 1 layer,"), std::string::npos) << trained;
   EXPECT_EQ(run({"train", "--init_from", "resume", "--max_iters", "6"}).substr(0, 2), "0:");
   EXPECT_EQ(run({"sample", "--max_new_tokens", "20"}).substr(0, 2), "0:");
   const std::string unknown = run({"train", "--model", "other"});

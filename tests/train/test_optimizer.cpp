@@ -474,7 +474,11 @@ TEST(Optimizer, NamesWhatIsWrongWithItsParameters) {
   };
   EXPECT_EQ(error({{"a", w}, {"b", w}}), "AdamW: b is listed twice, the first time as a");
   EXPECT_EQ(error({{"a", w}, {"a", zeros({1}).requires_grad_()}}),
-            "AdamW: two parameters have the name a; put a prefix before those of one module");
+            "AdamW: two parameters have the name a; put a prefix before those of one module: "
+            "numbered(parameters, \"head.\")");
+  Tensor v = zeros({2}).requires_grad_();
+  const SGD two({{numbered({w}, "body.")}, {.parameters = numbered({v}, "head."), .lr = 0.5}},
+                {.lr = 0.1});
   AdamW with_w(NamedTensors{{"a", w}});
   EXPECT_EQ(error_of([&] { with_w.set_lr(NAN); }),
             "AdamW: expected lr to be finite and at least 0, got nan");

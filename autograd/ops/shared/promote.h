@@ -74,6 +74,13 @@ inline std::pair<Tensor, Tensor> promoted(const char* op, const Tensor& a, const
   return {to(a, dtype), to(b, dtype)};
 }
 
+/// y in the dtype of x y or x / y, `meet`. As in PyTorch, a scalar beside a bf16 tensor on a CPU
+/// keeps its digits there, as a number does.
+inline Tensor factor(const Tensor& y, DType meet) {
+  const bool keeps = meet == bf16 && (y.dtype() == f32 || y.dtype() == f64) && y.device().is_cpu();
+  return to(y, keeps ? f32 : meet);
+}
+
 /// Refuses a difference of bools.
 inline void check_sub(const char* op, DType a, DType b) {
   INK_CHECK(a != boolean && b != boolean, op,

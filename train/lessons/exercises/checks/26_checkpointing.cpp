@@ -138,7 +138,7 @@ Exercise checkpointing_exercise(checkpointing_check::F checkpointed_gradient) {
        "For a section [begin, end): inputs = {its checkpoint}, then run(i, inputs.back()) for "
        "begin <= i < end - 1. Then backward(i, inputs.back(), dy) and inputs.pop_back(), for i "
        "from end - 1 down to begin. Sections of about sqrt(n) layers take the least."},
-      {"autograd/engine/checkpoint.cpp", "Tensor checkpoint(const std::function<Tensor(const std::",
+      {"autograd/engine/checkpoint.cpp", "Tensor detail::checkpoint_of(",
        "A section is any function, and one node of the graph that holds its inputs alone. When "
        "backward gets there, the function runs again and the walk goes on inside of it. It also "
        "restores the random position, so that dropout drops the same elements the second time."},
