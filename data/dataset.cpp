@@ -156,8 +156,8 @@ void WindowDataset::check_size(const Part& part, std::string_view name, int64_t 
   const bool names_block =
       is_split && most > 0 && (train_.ids.size() + val_.ids.size()) / 2 <= block_size;
   INK_CHECK(size > block_size, files_of(part), ": the ", name, " part has ", size,
-            " tokens, a block of ", block_size, " needs ", static_cast<uint64_t>(block_size) + 1,
-            ": give more text, ",
+            size == 1 ? " token, a block of " : " tokens, a block of ", block_size, " needs ",
+            static_cast<uint64_t>(block_size) + 1, ": give more text, ",
             !is_split || names_block ? ""
             : &part == &val_         ? "a larger --val_fraction, "
                                      : "a smaller --val_fraction, ",
@@ -549,6 +549,19 @@ int64_t largest_id(const IdsOfFile& file) {
       file.run);
 }
 
+// Ids of -1 and -100, with which other programs mark what is left out of the loss, are large where
+// they are read without a sign.
+void check_no_mark(const IdsOfFile& file, int64_t largest) {
+  const int64_t values = int64_t{1} << (8 * file.id_bytes());
+  if (file.id_bytes() == 2 ? largest != values - 1 && largest != values - 100
+                           : largest < values / 2)
+    return;
+  const std::string found = detail::joined({file.name, ": its largest token id is ", largest,
+                                            ", which is ", largest - values, " with a sign"});
+  if (file.id_bytes() == 2) return log_message(found, "; no id is left out of the loss");
+  detail::fail({found, "; expected ids of a vocabulary: no id is left out of the loss"});
+}
+
 void fail_outside(const IdsOfFile& file, const Tokenizer& tokenizer) {
   std::visit(
       [&](auto ids) {
@@ -581,6 +594,7 @@ TokenDataset::TokenDataset(const std::vector<std::filesystem::path>& files,
       (part == &files ? train : val).add(opened.back().run, true);
       if (options.bytes_per_id == 0) say_if_of_another_type(opened.back());
       largest.push_back(largest_id(opened.back()));
+      if (!tokenizer_) check_no_mark(opened.back(), largest.back());
       vocab_size = std::max({vocab_size, opened.back().vocab_size, largest.back() + 1});
     }
   }

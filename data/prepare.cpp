@@ -403,7 +403,15 @@ class Preparation {
     INK_CHECK(begin == std::string_view::npos || line[begin] != '[',
               "expected an object in each line, got an array; of one array in all, this makes "
               "lines: jq -c '.[]'");
-    const json object = parse_json(line);
+    const json object = [&] {
+      try {
+        return parse_json(line);
+      } catch (const Error& error) {
+        detail::fail({error.what(),
+                      "; each line is one object of JSON in UTF-8, which has neither ",
+                      "NaN nor halves of surrogates"});
+      }
+    }();
     const auto found = object.is_object() ? object.find(options_.field) : object.end();
     INK_CHECK(found == object.end() || found->is_string(), "expected the field \"",
               printable(options_.field, 60), "\" to be a text, got ", quoted(*found),

@@ -202,6 +202,13 @@ TaskDataset::TaskDataset(const std::string& task, int64_t size, double val_fract
             ", got ", size);
   INK_CHECK(val_fraction >= 0 && val_fraction <= 1, "task:", task,
             ": expected val_fraction in [0, 1], got ", val_fraction);
+  if (kind_->ask != nullptr) return;
+  int64_t kept = 0;
+  for (int64_t pair = 0; pair < size_ * size_; ++pair) kept += is_kept(pair, val_fraction);
+  INK_CHECK(kept > 0 && kept < size_ * size_, "task:modular: a --val_fraction of ", val_fraction,
+            " keeps ", kept, " of the ", size_ * size_,
+            " questions for validation; expected some to validate on and some to train on, as with "
+            "0.5");
 }
 
 std::string TaskDataset::summary() const {
@@ -219,6 +226,9 @@ std::string TaskDataset::summary() const {
 // A row's text is one character longer than the row: x is all but the last, y all but the first.
 void TaskDataset::fill_row(uint64_t seed, uint64_t index, bool validates, Row row) const {
   const size_t length = row.x.size() + 1;
+  INK_CHECK(kind_->ask != nullptr || length > 4, "task:modular: a block of ", length - 1,
+            " holds no answer; expected a --block_size of "
+            "4 or more");
   Draws draws(seed, index);
   std::string text;
   std::vector<float> best;

@@ -37,17 +37,41 @@ void write(std::ofstream& out, const fs::path& to, const char* bytes, size_t cou
   INK_CHECK(out.good(), to.string(), ": cannot write; is the disk full?");
 }
 
+// Members one after the other, as of files that were joined, and zeros that fill a block. (gzread()
+// takes anything else for the end.)
 void unpack_gzip(const fs::path& file, std::ofstream& out, const fs::path& to) {
-  const std::unique_ptr<gzFile_s, int (*)(gzFile)> in(gzopen(file.c_str(), "rb"), gzclose);
-  INK_CHECK(in, file.string(), ": cannot open");
-  std::vector<char> buffer(kBuffer);
-  int got;
-  while ((got = gzread(in.get(), buffer.data(), static_cast<unsigned>(buffer.size()))) > 0)
-    write(out, to, buffer.data(), static_cast<size_t>(got));
-  int error = Z_OK;
-  gzerror(in.get(), &error);
-  INK_CHECK(got == 0 && error == Z_OK, file.string(),
-            ": the data compressed by gzip are damaged or cut short");
+  std::ifstream in(file, std::ios::binary);
+  z_stream stream{};
+  INK_CHECK(inflateInit2(&stream, 15 + 16) == Z_OK, file.string(),
+            ": not enough memory to unpack it");
+  const std::unique_ptr<z_stream, int (*)(z_stream*)> ended(&stream, inflateEnd);
+  std::vector<char> packed(kBuffer), buffer(kBuffer);
+  bool is_within = true;  // a member
+  while (in.read(packed.data(), kBuffer), in.gcount() > 0) {
+    stream.next_in = reinterpret_cast<Bytef*>(packed.data());
+    stream.avail_in = static_cast<uInt>(in.gcount());
+    while (stream.avail_in > 0) {
+      if (!is_within && *stream.next_in == 0) {
+        ++stream.next_in, --stream.avail_in;
+        continue;
+      }
+      is_within = true;
+      int result = Z_OK;
+      do {
+        stream.next_out = reinterpret_cast<Bytef*>(buffer.data());
+        stream.avail_out = static_cast<uInt>(buffer.size());
+        result = inflate(&stream, Z_NO_FLUSH);
+        INK_CHECK(result == Z_OK || result == Z_STREAM_END || result == Z_BUF_ERROR, file.string(),
+                  ": the data compressed by gzip are damaged or cut short");
+        write(out, to, buffer.data(), buffer.size() - stream.avail_out);
+      } while (result != Z_STREAM_END && stream.avail_out == 0);
+      if (result != Z_STREAM_END) continue;
+      inflateReset(&stream);
+      is_within = false;
+    }
+  }
+  INK_CHECK(!in.bad(), file.string(), ": cannot read");
+  INK_CHECK(!is_within, file.string(), ": the data compressed by gzip are damaged or cut short");
 }
 
 void unpack_zstd(const fs::path& file, std::ofstream& out, const fs::path& to) {

@@ -152,6 +152,7 @@ Evaluation evaluate(LanguageModel& model, const Dataset& dataset, int64_t batche
     answers += part.answers;
     right += part.right;
   }
+  INK_CHECK(targets > 0, "evaluate: the validation part has no targets; give more text");
   result.loss = loss / targets;
   result.tokens = static_cast<int64_t>(targets);
   result.bytes = bytes;

@@ -194,16 +194,10 @@ std::shared_ptr<const Tokenizer> named_tokenizer(const std::string& name, const 
   if (name == "char") return nullptr;  // of the characters found
   if (name == "byte") return std::make_shared<ByteTokenizer>();
   if (name.rfind("bpe:", 0) == 0) {
-    const std::string size = name.substr(4);
     check_learned_from(files, name);
-    INK_CHECK(!size.empty() && size.size() < 9 &&
-                  size.find_first_not_of("0123456789") == std::string::npos,
-              "--tokenizer ", name,
-              ": expected bpe:N, a vocabulary of N tokens to be learned from "
-              "texts");
     bpe::Pieces pieces;
     bpe::TrainOptions options;
-    options.vocab_size = std::stoll(size);
+    options.vocab_size = std::stoll(name.substr(4));
     const bpe::Splitter splitter(bpe::named_cuts(options.pattern));
     for_each_training_text(files, val_fraction, [&](const TextFile& text, std::string_view part) {
       bpe::count_pieces(pieces, part, splitter, [&](size_t begin, size_t end) {

@@ -682,8 +682,13 @@ TEST(Bpe, InTheProgram) {
     const Ran resumed = run_program("train --init_from resume --max_iters 6 --out_dir " + run);
     EXPECT_EQ(resumed.code, 0) << resumed.err;
   }
-  EXPECT_EQ(run_program("train --tokenizer bpe:x --out_dir " + run + "2 --data " + text_file).code,
-            1);
+  for (const std::string size : {"x", "", "256", "1e3", "-4", "99999999999"}) {
+    const Ran refused = run_program("train --tokenizer bpe:" + size + " --out_dir " + run +
+                                    "2 --data " + text_file);
+    EXPECT_EQ(refused.code, 2) << size;
+    EXPECT_NE(refused.err.find("tokenizer"), std::string::npos) << refused.err;
+  }
+  EXPECT_EQ(run_program("tokenizer encode --tokenizer bpe:300 " + text_file).code, 2);
 }
 
 }  // namespace

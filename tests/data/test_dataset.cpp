@@ -597,6 +597,27 @@ TEST(TokenDataset, SaysWhereIdsAreOfAnotherType) {
   set_log_callback({});
 }
 
+// As other programs mark what is left out of the loss: -1 and -100.
+TEST(TokenDataset, SaysWhereAnIdIsAMark) {
+  const TempFolder folder;
+  std::string said;
+  set_log_callback([&](const std::string& text) { said = text; });
+  for (const int mark : {-1, -100}) {
+    std::vector<uint16_t> ids(100, 7);
+    ids[50] = static_cast<uint16_t>(mark);
+    const auto file = folder.write("train.bin", raw_bytes(ids));
+    const TokenDataset data(file, nullptr);
+    EXPECT_NE(said.find(", which is " + std::to_string(mark) + " with a sign"), std::string::npos);
+    std::vector<uint32_t> wide(100, 7);
+    wide[50] = static_cast<uint32_t>(mark);
+    EXPECT_NE(error_of([&] {
+                TokenDataset(folder.write("train.u32", raw_bytes(wide)), nullptr);
+              }).find(", which is " + std::to_string(mark) + " with a sign; expected ids of a "),
+              std::string::npos);
+  }
+  set_log_callback({});
+}
+
 // Read by twos, half of the ids would be no tokens.
 TEST(TokenDataset, SaysWhereIdsLookWider) {
   const TempFolder folder;
@@ -829,6 +850,24 @@ TEST(TaskDataset, SaysWhatItIs) {
             "modular, reverse, sorting");
   EXPECT_EQ(error_of([] { TaskDataset("modular", 63); }),
             "task:modular: expected a size (--task_digits) of 2 to 62, got 63");
+}
+
+// Where all questions are on one side, none would ever be found on the other; and a row that ends
+// before the answer has no target.
+TEST(TaskDataset, EachPartHasQuestionsAndEachRowAnAnswer) {
+  for (const double fraction : {0.0, 1e-9, 1 - 1e-9, 1.0})
+    EXPECT_NE(error_of([&] {
+                TaskDataset("modular", 5, fraction);
+              }).find(" of the 25 questions for validation; expected some to validate on"),
+              std::string::npos)
+        << fraction;
+  const TaskDataset data("modular");
+  for (const int64_t block : {1, 3})
+    EXPECT_EQ(error_of([&] { data.train_batch(1, 0, 2, block); }),
+              "task:modular: a block of " + std::to_string(block) +
+                  " holds no answer; expected a --block_size of 4 or more");
+  const Batch batch = data.train_batch(1, 0, 100, 4);
+  EXPECT_GT(std::count_if(batch.y.begin(), batch.y.end(), [](int64_t id) { return id >= 0; }), 90);
 }
 
 TEST(TinyShakespeare, IsAsPublishedAndQuick) {

@@ -233,6 +233,16 @@ TEST(Prepare, RefusesWhatDoesNotGoTogether) {
                 ": prepare was stopped here, and the files were written "
                 "again since; delete this folder, or name another "
                 "--out_dir");
+  // Members that were joined, and the zeros that fill a block of a tape, are whole.
+  const std::string member =
+      raw("1f8b0800000000000203ab562a49ad2851b252cacf4b55aae5e2aa86f14bcaf3817c00b965ce4b1f000000");
+  PrepareOptions joined = bytes_into(folder / "joined");
+  folder.write("joined.jsonl.gz", member + member + std::string(1000, '\0'));
+  const int64_t once = [&] {
+    folder.write("once.jsonl.gz", member);
+    return prepare({folder / "once.jsonl.gz"}, bytes_into(folder / "once")).documents;
+  }();
+  EXPECT_EQ(prepare({folder / "joined.jsonl.gz"}, joined).documents, 2 * once);
   const auto fails = [&](const char* name, const std::string& bytes, const std::string& error) {
     const std::string path = folder.write(name, bytes).string();
     const std::string got = error_of([&] { prepare({path}, bytes_into(folder / "new")); });
@@ -243,6 +253,10 @@ TEST(Prepare, RefusesWhatDoesNotGoTogether) {
   fails("x.txt", raw("504b030414000000"), "expected UTF-8 text, got a ZIP archive");
   fails("y.gz", raw("1f8b0800000000000203ab562a49ad2851"), "damaged or cut short");
   fails("y.zst", raw(kZstd).substr(0, 20), "cut short");
+  fails("y.gz", member + "\x1f\x8c" + member.substr(2), "damaged or cut short");
+  fails("y.gz", member + member.substr(0, member.size() - 4), "damaged or cut short");
+  fails("y.jsonl", "{\"text\": \"x\", \"n\": NaN}\n",
+        "; each line is one object of JSON in UTF-8, ");
   fails("y.zst", raw(kZstd).replace(6, 3, "xyz"), "damaged");
   fails("z.jsonl", "{\"text\": oops}\n", "line 1: invalid JSON at byte 10");
   fails("z.jsonl", "[{\"text\": \"a\"}]\n",
