@@ -14,6 +14,7 @@
 #include "autograd/random/generator.h"
 #include "data/file.h"
 #include "nn/gpt.h"
+#include "nn/llama.h"
 #include "tests/support/error_of.h"
 #include "tests/support/run_program.h"
 #include "tests/support/temp_files.h"
@@ -227,6 +228,32 @@ TEST(Look, ModelsThatAProgramAdds) {
   bool found = false;
   for (const json& step : owned.at("steps")) found = found || step.at("op") == "tanh";
   EXPECT_TRUE(found);
+}
+
+// A Llama's rotary positions have an output of heads, (1, H, T, d), and its norms of queries have
+// (1, T, H, d): each is a row for each token, also where d is T.
+TEST(Look, ARowIsOfATokenAndHasItsHeadsSideBySide) {
+  LlamaConfig config(sizes());
+  config.head_dim = 6, config.qk_norm = true;
+  Llama model(config);
+  model.eval();
+  const std::vector<int64_t> ids(kIds.begin(), kIds.begin() + 6);
+  const json data = look_data(model, ByteTokenizer(), ids);
+  EXPECT_FALSE(data.contains("knocked"));
+  const NoGrad no_grad;
+  const LlamaAttention& attn = model.model.layers[0].self_attn;
+  const Tensor x = model.model.embed_tokens(from_vector(ids, Shape{1, 6}));
+  const Tensor normed = model.model.layers[0].input_layernorm(x);
+  const Tensor queries = (*attn.q_norm)(attn.q_proj(normed).view({1, 6, 3, 6}));
+  const Tensor turned = model.model.rotary_emb(queries.transpose(1, 2), 0).select(0, 0);
+  const std::string module = "model.layers.0.self_attn";
+  for (const auto& [step, expected] :
+       {std::pair(step_of(data, module + ".q_norm", "rms_norm"), queries.select(0, 0)),
+        std::pair(step_of(data, module, "rotary"), turned.transpose(0, 1))})
+    EXPECT_TRUE(
+        allclose(numbers(picture_of(step, "output")), expected.reshape({6, 18}), 1e-3, 1e-4));
+  for (const json& step : data.at("steps"))
+    for (const json& picture : step.at("pictures")) EXPECT_EQ(picture.at("rows"), 6);
 }
 
 TEST(Look, RefusesWhatItCannotShow) {

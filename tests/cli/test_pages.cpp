@@ -261,11 +261,141 @@ TEST(Pages, CompareLossesOfOneSet) {
     const cells = document.querySelectorAll('#top tbody td');
     return [...cells].map(c => c.dataset.title + ' ' + c.textContent).join('; ');)",
                              1400);
-  EXPECT_NE(two.result.find("Loss 2.250 whole set; Lowest validation 2.500 20 batches; Bits"),
-            std::string::npos)
+  EXPECT_NE(
+      two.result.find("Loss 2.250 validation, whole set; Lowest validation 2.500 20 batches; Bits"),
+      std::string::npos)
       << two.result;
   EXPECT_NE(two.result.find("Memory 16.4 MB;"), std::string::npos) << two.result;
   EXPECT_NE(two.result.find("Memory 1.50 MB estimated"), std::string::npos) << two.result;
+}
+
+// What a script finds on the page of these runs, whose own scripts have no error.
+std::string text_of(const std::vector<Json>& runs, const std::string& script) {
+  const Browsed browsed = browse(report_page(runs), script, 1400);
+  EXPECT_EQ(browsed.errors, "");
+  return browsed.result;
+}
+bool has(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+// Neighbouring lines of a long log are one point: what is a mean is called so, and of which run.
+TEST(Pages, SayWhatALossIs) {
+  if (browser().empty()) GTEST_SKIP() << "there is no Chromium";
+  Json run = made_run("long"), other = made_run("short");
+  run["validation"] = Json::object(), run["joined"] = {{"metrics", 16}, {"validation", 1}};
+  other["validation"]["val_answers"] = {nullptr, 0.0008};
+  const std::string all = "return document.body.innerText;";
+  const std::string one = text_of({run}, all), two = text_of({run, other}, all);
+  EXPECT_TRUE(has(one, "step 100, mean of up to 16 lines")) << one;
+  EXPECT_TRUE(has(one, "median of means of 16 lines")) << one;
+  EXPECT_TRUE(has(one, "training loss, nats per token")) << "a chart without a legend: " << one;
+  EXPECT_TRUE(has(one, "The log is long: a point")) << one;
+  EXPECT_TRUE(has(two, "The log of long is long: a point")) << two;
+  EXPECT_FALSE(has(two, "The log of short")) << two;
+  EXPECT_TRUE(has(text_of({other}, all), "; 0.1 % of answers right"));
+  const std::string cells =
+      text_of({run, other},
+              "return [...document.querySelectorAll('#top tbody td[data-title=Loss]')].map("
+              "cell => cell.textContent).join('; ');");
+  EXPECT_EQ(cells, "2.500 training, mean of up to 16 lines; 2.000 validation");
+}
+
+TEST(Pages, SayWhatDiffers) {
+  if (browser().empty()) GTEST_SKIP() << "there is no Chromium";
+  Json gpt = made_run("gpt"), llama = made_run("llama"), unknown = made_run("unknown");
+  unknown["config"] = Json::object();
+  gpt["config"]["model"] = "gpt", llama["config"]["model"] = "llama";
+  llama["config"]["rope_theta"] = 10000, llama["config"]["n_kv_head"] = 2;
+  llama["defaults"] = {{"n_kv_head", 0}};
+  const std::string names =
+      "return [...document.querySelectorAll('#top .labelled tbody th')].map("
+      "cell => cell.textContent).join() || document.body.innerText;";
+  EXPECT_EQ(text_of({gpt, llama, unknown}, names), "model,n_kv_head");
+  EXPECT_TRUE(has(text_of({gpt, unknown}, names), "No setting that is known differs."));
+}
+
+TEST(Pages, OfStepsThatWereSkipped) {
+  if (browser().empty()) GTEST_SKIP() << "there is no Chromium";
+  Json run = made_run("nan"), other = made_run("other");
+  run["validation"] = Json::object();
+  for (size_t i = 3; i < 10; ++i) run["metrics"]["train_loss"][i] = nullptr;
+  run["metrics"]["skipped"] = {0, 0, 0, 4, 4, 4, 4, 4, 4, 4};
+  EXPECT_TRUE(has(text_of({run}, "return document.body.innerText;"),
+                  "4 steps were skipped, because a loss or gradient was not finite. The log says "
+                  "so at step 40"));
+  // Near the last point of a run, the tip has it, though lines without a loss are nearer.
+  for (Json& step : other["metrics"]["step"]) step = 100 * step.get<int>();
+  const std::string tip = text_of({run, other}, R"(
+    const chart = document.querySelector('#loss .chart');
+    chart.querySelector('svg.plot').dispatchEvent(new KeyboardEvent('keydown', {key: 'End'}));
+    return chart.querySelector('.tip').textContent;)");
+  EXPECT_TRUE(has(tip, "nan2.000 (step 30)")) << tip;
+}
+
+TEST(Pages, OfARunOfNoSteps) {
+  if (browser().empty()) GTEST_SKIP() << "there is no Chromium";
+  Json run = made_run("zero");
+  run["metrics"] = Json::object(), run.erase("probes");
+  run["validation"] = {{"step", {0}}, {"val_loss", {4.0}}};
+  EXPECT_EQ(text_of({run}, R"(
+    for (const button of document.querySelectorAll('#loss button'))
+      if (button.textContent === 'steps, log') button.click();
+    return document.querySelector('#loss .title').textContent;)"),
+            "validation loss, nats per token; 0 and less have no place on a logarithmic axis");
+}
+
+TEST(Pages, NoLabelsRunTogether) {
+  if (browser().empty()) GTEST_SKIP() << "there is no Chromium";
+  Json run = made_run("run"), probes = {{"step", Json::array()}};
+  const Json& parts = run["probes"]["parameters"];
+  probes["parameters"] = {{"name", parts["name"]}, {"count", parts["count"]}};
+  for (int i = 0; i < 28; ++i) {
+    probes["step"].push_back(1000 + 25000 * i);
+    for (const char* measure : {"weight_norm", "grad_norm", "turned", "update_ratio"})
+      probes["parameters"][measure].push_back({0.1, 0.2, 0.3});
+  }
+  run["probes"] = probes;
+  run["command"] = "./inkling sample --out_dir a1 --temperature=0.5 --max_new_tokens=300";
+  run["findings"] = Json::array();
+  const std::string together = R"(
+    const apart = (where, what) => {
+      const boxes = all(where, what).map(box => {
+        const range = document.createRange();
+        range.selectNodeContents(box);
+        return [range.getClientRects()[0], box.textContent];  // of the first line
+      }).sort(([a], [b]) => a.left - b.left);
+      is(boxes.length > 0, 'labels');
+      for (let i = 1; i < boxes.length; ++i)
+        is(boxes[i - 1][0].right + 4 < boxes[i][0].left, boxes[i - 1][1] + boxes[i][1]);
+    };)";
+  const Browsed browsed = browse(report_page({run}), wrong_in(together + R"(
+    const part = document.querySelector('#parameters .body > div');
+    for (let wide = 250; wide < 700; wide += 7) {
+      part.style.width = wide + 'px';
+      part.querySelector('[aria-pressed=true]').click();
+      apart(part, '.heat-steps span');
+    }
+    // No line ends within an option, and what is copied is the command.
+    document.querySelector('.command').style.width = '310px';
+    const code = document.querySelector('.command code'), options = all(code, '.option');
+    is(options.length === 3, 'options');
+    for (const option of options)
+      is(option.getBoundingClientRect().height < 30, 'a break in ' + option.textContent);
+    getSelection().selectAllChildren(code);
+    is(getSelection().toString() === code.textContent && code.textContent ===
+        './inkling sample --out_dir a1 --temperature=0.5 --max_new_tokens=300',
+       'copied: ' + getSelection());)"),
+                                 1400);
+  EXPECT_EQ(browsed.errors, "");
+  EXPECT_EQ(browsed.result, "");
+  const Tensor even = softmax(zeros({1, 5, 5}));
+  const Browsed bar =
+      browse(attention_page("A", {"word", "b", "c", "d", "e"}, {even}), wrong_in(together + R"(
+    document.getElementById('attention').style.setProperty('--side', '176px');  // of a small screen
+    apart(document, '.scale span');)"));
+  EXPECT_EQ(bar.errors, "");
+  EXPECT_EQ(bar.result, "");
 }
 
 // Runs as other programs or accidents leave them.
@@ -430,6 +560,31 @@ TEST(Pages, OfAForwardPass) {
     EXPECT_EQ(browsed.errors, "");
     EXPECT_EQ(browsed.result, "");
   }
+}
+
+// Of a model that is no GPT the page says nothing of a GPT's.
+TEST(Pages, OfALlamasForwardPass) {
+  if (browser().empty()) GTEST_SKIP() << "there is no Chromium";
+  const TempFolder folder;
+  const fs::path out = folder / "run", page = folder / "look.html";
+  ASSERT_EQ(train(out, "--model llama --data task:addition --max_iters 2 --report off").code, 0);
+  const Ran ran =
+      run_program("look --start 12+3= --out_dir " + out.string() + " --out " + page.string());
+  ASSERT_EQ(ran.code, 0) << ran.err;
+  const Browsed browsed = browse(read_file(page), wrong_in(R"(
+    const parts = all(document, '.diagram h3').map(part => part.textContent).join();
+    is(parts === 'Input,Block 0,Block 1,Output', parts);
+    for (const box of all(document, '.diagram button'))
+      is(box.scrollWidth <= box.clientWidth, 'cut: ' + box.textContent);
+    for (const button of all(document, '.diagram button')) {
+      button.click();
+      is(!document.body.innerText.includes('nn/gpt.h'), 'code of a GPT');
+      is(!document.body.innerText.includes('wte'), 'a table of a GPT');
+    }
+    is(!document.getElementById('heads').innerText.includes('so many'), 'heads');
+    is(!document.body.innerText.includes('..'), 'two full stops');)"));
+  EXPECT_EQ(browsed.errors, "");
+  EXPECT_EQ(browsed.result, "");
 }
 
 // Tokens of several bytes: a space can be seen, and half a character is bytes.

@@ -222,6 +222,61 @@ TEST(RunReport, AResumedRunKeepsWhatItWasTrainedWith) {
   EXPECT_EQ(config(tuned).at("init_from"), out.string());
 }
 
+// Without run.json, the checkpoint knows how far the run was to go.
+TEST(RunReport, ARunWithoutReportIsNoFinishedOne) {
+  const TempFolder folder;
+  const fs::path out = folder / "run";
+  ASSERT_EQ(train(out, "--max_iters 1000000 --max_minutes 0.01 --report off").code, 0);
+  const Json run = read_run(out);
+  EXPECT_EQ(run.at("state"), "stopped");
+  EXPECT_EQ(run.at("max_iters"), 1000000);
+  const Ran text = run_program("report --text " + out.string());
+  EXPECT_NE(text.out.find("\nstopped: step "), std::string::npos) << text.out;
+  EXPECT_NE(text.out.find(" of 1000000; to go on: "), std::string::npos) << text.out;
+}
+
+// One that was killed is not saved as far as its log goes, and the end of a run is its sample.
+TEST(RunReport, SaysFromWhereARunGoesOn) {
+  const TempFolder folder;
+  const fs::path out = folder / "run";
+  ASSERT_EQ(train(out, "--max_iters 40 --eval_interval 20 --log_interval 5").code, 0);
+  const std::string log = read_file(out / "metrics.jsonl");
+  ASSERT_EQ(read_run(out).at("state"), "finished");
+  std::ofstream(out / "metrics.jsonl") << log.substr(0, log.find("{\"step\":40,\"sample\""));
+  EXPECT_EQ(read_run(out).at("state"), "stopped");
+  std::ofstream(out / "metrics.jsonl") << log.substr(0, log.find("{\"step\":30"));
+  EXPECT_NE(run_program("report --text " + out.string()).out.find("; to go on: "),
+            std::string::npos);
+  ASSERT_EQ(train(out, "--overwrite --max_iters 100000 --max_minutes 0.01").code, 0);
+  std::ofstream(out / "metrics.jsonl", std::ios::app) << "{\"step\":99999,\"train_loss\":1}\n";
+  const Ran told = run_program("report --text " + out.string());
+  EXPECT_NE(told.out.find("stopped: step 99999 of 100000; to go on after step "), std::string::npos)
+      << told.out;
+}
+
+// Of one folder name, as runs of two folders may have it.
+TEST(RunReport, RunsOfOneNameAreToldApart) {
+  const TempFolder folder;
+  const std::string a = (folder / "a/run").string(), b = (folder / "b/run").string(),
+                    page = (folder / "both.html").string();
+  ASSERT_EQ(train(a, "--max_iters 2").code, 0);
+  ASSERT_EQ(train(b, "--max_iters 2").code, 0);
+  ASSERT_EQ(run_program("report --out " + page + " " + a + " " + b).code, 0);
+  const Json runs = data_of(read_file(page)).at("runs");
+  EXPECT_EQ(runs.at(0).at("name"), a);
+  EXPECT_EQ(runs.at(1).at("name"), b);
+}
+
+// A resumed run keeps its number of threads, and says that.
+TEST(RunReport, TheMachineIsWhatTheRunUses) {
+  const TempFolder folder;
+  const fs::path out = folder / "run";
+  ASSERT_EQ(train(out, "--max_iters 2 --threads 1").code, 0);
+  ASSERT_EQ(train(out, "--max_iters 4 --init_from resume").code, 0);
+  const std::string machine = read_run(out).at("machine");
+  EXPECT_NE(machine.find(", 1 thread,"), std::string::npos) << machine;
+}
+
 TEST(RunReport, WhatIsNotOursIsNotTouched) {
   const TempFolder folder;
   folder.write("report.html", "<h1>My own</h1>");
@@ -530,6 +585,36 @@ TEST(Findings, WeightsThatShrankMakeNoOthersLarge) {
             std::string::npos);
 }
 
+// Neither norms, which do not grow, nor a learning rate that has fallen hide that it was too high.
+TEST(Findings, WeightsAreThrownAbout) {
+  const auto found = [](double grown, double update, int step = 400) {
+    const Json row(4, 0.1);
+    const Json run{{"metrics", {{"step", {50, step}}, {"lr", {0.3, 0.003}}}},
+                   {"config", {{"n_embd", 32}, {"learning_rate", 0.3}}},
+                   {"probes",
+                    {{"step", {1, step}},
+                     {"parameters",
+                      {{"name", {"a.weight", "b.weight", "ln_1.weight", "ln_2.weight"}},
+                       {"count", {64, 64, 16, 16}},
+                       {"weight_norm", {{0.2, 0.2, 4, 4}, {0.2 * grown, 0.2 * grown, 4, 4}}},
+                       {"update_ratio", {row, {update, update, 1e-6, 1e-6}}},
+                       {"turned", {row, row}},
+                       {"grad_norm", {row, row}}}}}}};
+    std::string texts;
+    for (const Json& finding : findings_of(run)) texts += finding.at("text").get<std::string>();
+    return texts;
+  };
+  EXPECT_EQ(found(20, 1e-4),
+            "half of all weight tensors are at least 20 times as large as at the start: the "
+            "learning rate is too high (it is 0.3; try 0.1), or the weight decay too low");
+  EXPECT_EQ(found(0.5, 0.002),
+            "half of all weight tensors change by at least 20 % of their size in a step at the "
+            "highest learning rate: the learning rate is too high (it is 0.3; try 0.1), or the "
+            "weight decay too high");
+  EXPECT_EQ(found(9, 5e-4), "") << "a healthy run";
+  EXPECT_EQ(found(1.1, 0.002, 60), "") << "the first hundred steps";
+}
+
 TEST(Findings, ReadTheLosses) {
   const auto run = [](const std::vector<double>& training, const std::vector<double>& validation,
                       double skipped = 0) {
@@ -586,7 +671,8 @@ TEST(Findings, ReadTheLosses) {
   EXPECT_NE(by_heart({1.5, 1.5}, {1, 1}, {nullptr, 1.7}), "");
   Json slow{{"metrics", {{"tokens_per_s", std::vector<double>(40, 1000)}}},
             {"validation", {{"val_loss", {2.0}}, {"step", {9}}, {"best_possible", {1.0}}}},
-            {"state", "finished"}};
+            {"state", "finished"},
+            {"step", 9}};
   for (size_t i = 0; i < 40; ++i) slow["metrics"]["step"].push_back(10 * i + 10);
   for (size_t i = 10; i < 20; ++i) slow["metrics"]["tokens_per_s"][i] = 300;
   EXPECT_EQ(findings_of(slow).at(0).at("text"),
@@ -594,6 +680,11 @@ TEST(Findings, ReadTheLosses) {
             "used the machine");
   EXPECT_EQ(findings_of(slow).at(1).at("text"),
             "after all steps the validation loss is 100 % above the best possible");
+  slow["step"] = 12;
+  EXPECT_EQ(findings_of(slow).at(1).at("text"),
+            "after step 9 the validation loss is 100 % above the best possible");
+  slow["step"] = slow["validation"]["step"][0] = 0;
+  EXPECT_EQ(findings_of(slow).size(), 1u) << "it was not trained";
 }
 
 std::string texts_of(const Json& run) {

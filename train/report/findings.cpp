@@ -19,11 +19,14 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 // Healthy runs of the default model: weights grow to 5 times their size, 43 % of a GELU saturates.
-// At ten times the learning rate: 12 times, 82 %. (The updates do not tell, because they are
+// At ten times the learning rate: 12 times, 82 %. (The updates often do not tell, because they are
 // measured against the weights, which have grown.)
-// Median over parameters: the norm, over the first one, at a width of kUsualWidth. Narrower models
+// Median over weights: the norm, over the first one, at a width of kUsualWidth. Narrower models
 // begin further below their final size, 1 / sqrt(width).
 constexpr double kGrown = 8, kUsualWidth = 128;
+// Median over weights: a step's update at the highest learning rate, over the norm. Healthy ones
+// are below 0.05, after the first hundred steps.
+constexpr double kThrown = 0.1, kSettled = 100;
 constexpr double kStill = 1e-6;     // change of a direction: rounding alone
 constexpr double kSlower = 0.15;    // the same, over similar parts; healthy heads are above 0.5
 constexpr double kFaint = 1e-3;     // a gradient per element, over the median of all parts
@@ -357,10 +360,13 @@ class Findings {
                       fixed_number(all.losses.back())));
     }
     const bool ended = run_.value("state", Json()) == "finished";
-    if (ended && !best.empty() && losses.back() > kFarFromBest * best.back())
+    const double step = all.steps.back();
+    if (ended && step > 0 && !best.empty() && losses.back() > kFarFromBest * best.back())
       add("hint", "loss",
-          fmt::format("after all steps the validation loss is {} above the best possible",
-                      above_best(losses.back(), best.back(), 0)));
+          fmt::format(
+              "after {} the validation loss is {} above the best possible",
+              step == run_.value("step", 0.0) ? "all steps" : fmt::format("step {:.0f}", step),
+              above_best(losses.back(), best.back(), 0)));
     if (!best.empty() && std::isfinite(best.back()) && losses.back() < 1.05 * best.back())
       add("good", "loss",
           fmt::format("the validation loss is within {} of the best possible",
@@ -399,7 +405,7 @@ class Findings {
     if (!faint.empty())
       add("fault", "parameters", "hardly any gradient reaches these weights: " + listed(faint),
           "grad_norm", faint[0]);
-    growth(names, norms);
+    growth(parts, names, norms);
   }
 
   // Lists of numbers by probe.
@@ -457,25 +463,55 @@ class Findings {
                        [&](const auto& probe) { return probe[part] < kFaint; });
   }
 
-  // How many times their first norm do parameters have now? (Not biases, which begin at 0.)
-  void growth(const std::vector<std::string>& names,
+  // The highest learning rate over that at a step.
+  double rate_factor(double step) const {
+    const Json metrics = run_.value("metrics", Json());
+    const std::vector<double> rates = numbers(metrics, "lr"), steps = numbers(metrics, "step");
+    double highest = NAN, there = NAN;
+    for (size_t i = 0; i < std::min(rates.size(), steps.size()); ++i) {
+      highest = std::fmax(highest, rates[i]);
+      if (steps[i] <= step || std::isnan(there)) there = rates[i];
+    }
+    return there > 0 ? highest / there : 1;
+  }
+
+  // How many times their first norm do weights have now, and how far would a step at the highest
+  // learning rate move them? (Not biases, which begin at 0, and weights of norms, which begin at
+  // 1.)
+  void growth(const Json& parts, const std::vector<std::string>& names,
               const std::vector<std::vector<double>>& norms) {
-    std::vector<double> times;
-    for (size_t i = 0; i < names.size(); ++i)
-      if (!names[i].ends_with("bias") && norms.front()[i] > 0)
-        times.push_back(norms.back()[i] / norms.front()[i]);
-    const double grown = median(times), width = setting(run_, "n_embd");
-    if (!(grown > kGrown * (width < kUsualWidth ? std::sqrt(kUsualWidth / width) : 1))) return;
+    const auto updates = table(parts.value("update_ratio", Json::array()));
+    const std::vector<double> steps = numbers(run_.at("probes"), "step");
+    std::vector<double> times, moves;
+    for (size_t i = 0; i < names.size(); ++i) {
+      const double first = norms.front()[i];
+      if (names[i].ends_with("bias") || !(first > 0) || first > 0.5 * std::sqrt(count(parts, i)))
+        continue;
+      times.push_back(norms.back()[i] / first);
+      if (!updates.empty()) moves.push_back(updates.back()[i]);
+    }
+    const bool settled = !steps.empty() && steps.back() > kSettled;
+    const double grown = median(times), width = setting(run_, "n_embd"),
+                 moved = settled ? median(moves) * rate_factor(steps.back()) : NAN;
+    const bool large = grown > kGrown * (width < kUsualWidth ? std::sqrt(kUsualWidth / width) : 1);
+    if (!large && !(moved > kThrown)) return;
     const double lr = setting(run_, "learning_rate");
     const std::string advice =
         lr > 0 ? fmt::format(" (it is {}; try {})", short_number(lr),
                              short_number(*parse_number(fmt::format("{:.0e}", lr / 3))))
                : "";
+    const std::string what =
+        large
+            ? fmt::format("are at least {} times as large as at the start", short_number(grown, 2))
+            : fmt::format(
+                  "change by at least {:.0f} % of their size in a step at the highest "
+                  "learning rate",
+                  100 * moved);
     add("fault", "parameters",
-        fmt::format("half of all weight tensors are at least {} times as large as at the start: "
-                    "the learning rate is too high{}, or the weight decay too low",
-                    short_number(grown, 2), advice),
-        "weight_norm");
+        fmt::format("half of all weight tensors {}: the learning rate is too high{}, or the weight "
+                    "decay too {}",
+                    what, advice, large ? "low" : "high"),
+        large ? "weight_norm" : "update_ratio");
   }
 
   // ---- activations

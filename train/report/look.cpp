@@ -44,9 +44,13 @@ bool ends_with(std::string_view text, std::string_view end) {
   return text.size() >= end.size() && text.substr(text.size() - end.size()) == end;
 }
 
-// (1, H, T, d) -> (T, H d), the heads side by side.
-Tensor side_by_side(const Tensor& x) {
-  return x.select(0, 0).transpose(0, 1).reshape({x.size(2), x.size(1) * x.size(3)});
+// A row for each of T tokens: (1, H, T, d) -> (T, H d), the heads side by side, and (1, T, ...) ->
+// (T, ...). Nothing if no dimension is of tokens.
+std::optional<Tensor> by_token(const Tensor& x, int64_t tokens) {
+  int64_t at = x.dim() == 4 && x.size(2) == tokens ? 2 : 0;
+  while (at < x.dim() && x.size(at) != tokens) ++at;
+  if (at == x.dim()) return {};
+  return x.transpose(0, at).reshape({tokens, x.numel() / tokens});
 }
 
 // The weights (H, T, T) behind an attention op, from its operands, causal or not. Nothing if it did
@@ -67,7 +71,7 @@ std::optional<Tensor> weights_of(const std::vector<Tensor>& inputs, const Tensor
 // Keeps what each op computed.
 class Looked : public Flow {
  public:
-  using Flow::Flow;
+  Looked(const Module& model, int64_t tokens) : Flow(model), tokens_(tokens) {}
   std::vector<LookStep> steps;
 
  private:
@@ -83,10 +87,8 @@ class Looked : public Flow {
   }
 
   void add(const std::string& name, const Tensor& x) {
-    const Tensor values = x.detach().to(f32);
-    const int64_t columns = x.dim() == 0 ? 1 : x.size(-1);
-    if (x.numel() == 0) return;
-    steps.back().shown.push_back({name, values.reshape({x.numel() / columns, columns})});
+    if (const auto rows = by_token(x.detach().to(f32), tokens_); rows && x.numel() > 0)
+      steps.back().shown.push_back({name, *rows});
   }
   void add_heads(const std::string& name, const Tensor& x, bool causal) {
     steps.back().shown.push_back({name, x, true, causal});
@@ -122,7 +124,7 @@ class Looked : public Flow {
       add_heads("scores", scores.select(0, 0).to(f32), triangle);
       add_heads("weights", *weights, triangle);
     }
-    add("output", y.dim() == 4 && y.size(0) == 1 ? side_by_side(y) : y);
+    add("output", y);
   }
 
   // The parameters that it read row by row (positions), then its outputs.
@@ -139,6 +141,8 @@ class Looked : public Flow {
     for (size_t k = 0; k < outputs.size(); ++k)
       add(outputs.size() == 1 ? "output" : "output " + std::to_string(k), outputs[k]);
   }
+
+  int64_t tokens_;
 };
 
 // ---- numbers as text
@@ -328,7 +332,7 @@ nlohmann::json look_data(LanguageModel& model, const Tokenizer& tokenizer,
   INK_CHECK(!model.training || model.config.dropout == 0,
             "look: the model is in training mode and would drop; call eval() first");
   const Tensor row = from_vector(ids, Shape{1, T});
-  Looked looked(model);
+  Looked looked(model, T);
   Tensor logits;
   {
     const EnableGrad with_grad;

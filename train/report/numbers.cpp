@@ -90,6 +90,10 @@ std::string above_best(double loss, double best, int decimals) {
                                 : short_number(loss - best) + " nats";
 }
 
+std::string counted(int64_t count, const std::string& what) {
+  return std::to_string(count) + " " + what + (count == 1 ? "" : "s");
+}
+
 std::string answers_text(double share) {
   return fmt::format("{:.1f} % of answers right", share < 1 ? std::min(100 * share, 99.9) : 100.0);
 }

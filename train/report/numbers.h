@@ -1,6 +1,7 @@
 // Numbers and names as reports write them, like base.js of the pages.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -21,6 +22,9 @@ std::vector<std::string> tick_texts(const std::vector<double>& ticks);
 /// How far a loss is above the best possible one: "12.3 %", or, if that is many times as large,
 /// "3.2 nats". `decimals` are of the percentage.
 std::string above_best(double loss, double best, int decimals);
+
+/// "1 layer", "2 layers".
+std::string counted(int64_t count, const std::string& what);
 
 /// Of a task: "97.3 % of answers right", and 100 only where all are.
 std::string answers_text(double share);

@@ -103,6 +103,14 @@ std::string report_text(const Json& run, int columns) {
   std::string text = any ? chart_text(loss_chart(steps, "Loss of " + name), columns, 20)
                          : name + ": no loss to draw\n";
   text += whole_line(run) + answers_line(run);
+  if (const auto state = run.at("state").get<std::string>(); state != "finished") {
+    text += fmt::format("{}: step {} of {}", state, run.at("step").get<int64_t>(),
+                        run.at("max_iters").get<int64_t>());
+    if (run.contains("command"))
+      text += fmt::format("; {}: {}", run.at("command_note").get<std::string>(),
+                          run.at("command").get<std::string>());
+    text += "\n";
+  }
   for (const Json& finding : findings_of(run))
     text += fmt::format("{}: {}\n", finding.at("level").get<std::string>(),
                         finding.at("text").get<std::string>());

@@ -156,9 +156,10 @@ std::string model_text(const TrainConfig& config, const LanguageModel& model) {
   for (auto at = std::ssize(parameters) - 3; at > 0; at -= 3)
     parameters.insert(static_cast<size_t>(at), 1, ',');
   const GPTConfig& sizes = model.config;
-  return fmt::format("{}: {} layers, {} heads, {} wide, context {}, vocabulary {}; {} parameters",
-                     config.model == "gpt" ? "GPT" : config.model, sizes.n_layer, sizes.n_head,
-                     sizes.n_embd, sizes.block_size, sizes.vocab_size, parameters);
+  return fmt::format("{}: {}, {}, {} wide, context {}, vocabulary {}; {} parameters",
+                     config.model == "gpt" ? "GPT" : config.model, counted(sizes.n_layer, "layer"),
+                     counted(sizes.n_head, "head"), sizes.n_embd, sizes.block_size,
+                     sizes.vocab_size, parameters);
 }
 
 std::string time_text() {
@@ -170,13 +171,18 @@ std::string time_text() {
 }
 
 Json noted_run(const fs::path& folder) {
-  return parsed(text_of(folder / kRunFile)).value_or(Json());
+  if (const auto noted = parsed(text_of(folder / kRunFile))) return *noted;
+  Json run;  // report off: the checkpoint knows the settings
+  if (auto saved = parsed(text_of(folder / kLastCheckpoint / "config.json")); saved)
+    run["config"] = std::move(*saved);
+  return run;
 }
 
 Json describe_run(Trainer& trainer, const std::string& program) {
   const TrainConfig& config = trainer.config();
   Json noted, settings = to_json(trainer.given_config());
   if (config.init_from == "resume" || trainer.steps_done() > 0) noted = noted_run(config.out_dir);
+  const FieldGuard threads(&Context::threads, config.threads);  // a resumed run keeps its number
   const std::string began = text_field(noted, "started");
   if (noted.is_object() && noted["config"].is_object()) {
     Json& before = noted["config"];
@@ -237,9 +243,14 @@ Json run_of(const fs::path& folder, const MetricsTable& lines, const Json& probe
   const Json most = run["config"].value("max_iters", Json());
   const int64_t last = lines.last_step(),
                 max_iters = most.is_number_integer() ? most.get<int64_t>() : last;
+  // A run ends with a sample, so one that was stopped before that has none of its last step.
+  const std::vector<int64_t>& samples = lines.samples();
+  const bool is_whole =
+      last >= max_iters && (!run["config"].contains("final_eval") ||
+                            std::find(samples.begin(), samples.end(), last) != samples.end());
   if (!state)
     state = !lines.error().empty() ? RunState::failed
-            : last >= max_iters    ? RunState::finished
+            : is_whole             ? RunState::finished
                                    : RunState::stopped;
   constexpr std::array names{"running", "finished", "stopped", "failed"};
   run["state"] = names.at(static_cast<size_t>(*state));

@@ -93,7 +93,7 @@ class AttentionView {
   }
   draw() {
     this.colours = Array.from({length: 256}, (_, k) => sequential(k / 255));
-    show_scale(this.scale, sequential, [0, .01, .1, .25, .5, 1].map(
+    show_scale(this.scale, sequential, [0, .1, .25, .5, 1].map(
         w => [Math.sqrt(w), w === 0 ? '0\nweight' : String(w)]));
     this.small.forEach((canvas, head) => this.paint(canvas, head));
     this.choose(this.head);

@@ -169,6 +169,9 @@ function middle_cut(text, length) {
   const end = Math.ceil((length - 1) / 2), begin = Math.max(length - 1 - end, 0);
   return text.slice(0, begin) + '\u2026' + text.slice(text.length - end);
 }
+// A text as parts, so that no line ends within an option: --name or --name=value.
+const with_options = text => String(text).split(/(--\w+(?:=\S*)?)/).map(
+    (part, i) => i % 2 ? make('span', {class: 'option'}, part) : part);
 
 // Buttons of which one is pressed: options are [[value, text], ...].
 function button_group(label, options, chosen, choose) {

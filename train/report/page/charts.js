@@ -157,7 +157,8 @@ class LineChart {
         line => !this.names_of(line).some(name => this.legend_of.hidden.has(name)));
     const values = shown.flatMap(line => numbers(line.y)).filter(v => v !== null);
     this.log_y = options.log_y && values.some(v => v > 0);
-    this.leaves_out = this.log_y && values.some(v => v <= 0);
+    this.leaves_out = this.log_y && values.some(v => v <= 0) || options.log_x && shown.some(
+        line => numbers(line.x).some((x, i) => x !== null && x <= 0 && number(line.y[i]) !== null));
     this.lines = shown.map(line => this.prepare(line)).filter(line => line.x.length > 0);
     this.make_scales();
     const longest = Math.max(0, ...this.y_ticks().map(([, text]) => text.length));
@@ -385,9 +386,10 @@ class LineChart {
   values_at(x) {
     const air = (this.x.to - this.x.from) * .03;
     return this.lines.flatMap(line => {
-      if (x < line.x[0] - air || x > line.x[line.x.length - 1] + air) return [];
-      const i = nearest(line.x, x);
-      const shown = line.y[i] !== null && line.x[i] >= this.x.from && line.x[i] <= this.x.to;
+      const known = [...line.x.keys()].filter(i => line.y[i] !== null);
+      const xs = known.map(i => line.x[i]), i = known[nearest(xs, x)];
+      const shown = x >= xs[0] - air && x <= xs[xs.length - 1] + air &&
+          line.x[i] >= this.x.from && line.x[i] <= this.x.to;
       return shown ? [{line, i}] : [];
     });
   }

@@ -73,15 +73,16 @@ class HeatMap {
   }
   draw_steps() {
     const {columns} = this.options, n = columns.length;
-    const longest = Math.max(...columns.map(step => show_short(step).length));
-    const fit = Math.max(1, Math.floor(this.plane.clientWidth / (7 * longest + 8)));
-    const every = Math.ceil(n / fit);
-    this.steps.replaceChildren(...columns.flatMap((step, j) => {
-      if ((n - 1 - j) % every) return [];  // the last one has a label
-      const tick = make('span', {}, show_short(step)), width = this.plane.clientWidth;
-      tick.style.left = Math.min((j + .5) / n * width, width - 3.5 * longest) + 'px';
-      return [tick];
-    }));
+    const texts = columns.map(step => show_short(step)), width = this.plane.clientWidth;
+    const half = 3.5 * Math.max(...texts.map(text => text.length)), ticks = [];
+    let free = Infinity;  // where the label after begins
+    for (let j = n - 1; j >= 0; --j) {  // the last one has a label, inside
+      const at = Math.min((j + .5) / n * width, width - half);
+      if (at + half + 8 > free) continue;
+      ticks.push(make('span', {style: `left: ${at}px`}, texts[j]));
+      free = at - half;
+    }
+    this.steps.replaceChildren(...ticks);
   }
   look(row, column, scroll = true) {
     const {rows, columns, value, format, say} = this.options;

@@ -35,7 +35,7 @@ class Tensor {
     if (this.all().every(v => v >= 0)) {  // weights, probabilities
       const to = at(1) || 1;
       return {from: 0, to, root: true,
-              ticks: [0, .01, .1, .25, .5, 1].map(s => [s * to, show_number(s * to, 2)])};
+              ticks: [0, .1, .25, .5, 1].map(s => [s * to, show_number(s * to, 2)])};
     }
     const to = at(.995) || 1, more = at(1) > to;
     const ticks = [[-to, (more ? '\u2264 ' : '') + '\u2212' + show_number(to, 2)], [0, '0'],
@@ -178,7 +178,8 @@ function next_note(model, token, head, temperature) {
 // The table of heads that can be taken away.
 function show_heads(model, element) {
   if (!model.knocked) {
-    element.append(make('p', {}, 'This model has so many heads that they were not tried.'));
+    element.append(make('p', {}, 'No head was tried. That works for a GPT with the usual ' +
+                        'attention, of not too many heads.'));
     return;
   }
   const {layers, heads} = model.knocked, buttons = [];
@@ -233,7 +234,7 @@ class Diagram {
     this.buttons = model.steps.map((step, i) => this.button(step, i));
     let part = null;
     this.buttons.forEach((button, i) => {
-      const own = this.part_of(model.steps[i]);
+      const own = this.part_of(i);
       if (own !== part) this.box.append(make('h3', {}, own));
       part = own;
       this.box.append(button);
@@ -244,10 +245,11 @@ class Diagram {
     this.paint();
     model.watch((chosen, first, change) => { if (first || 'step' in change) this.mark(first); });
   }
-  // "h.1.attn.c_proj" is in block 1.
-  part_of({module}) {
-    const block = module.match(/^h\.(\d+)\./);
-    return block ? `Block ${block[1]}` : /^wt?p?e$/.test(module) ? 'Input' : 'Output';
+  // "h.1.attn.c_proj" and "model.layers.1.mlp" are in block 1, and so is what runs between them.
+  part_of(i) {
+    const blocks = this.model.steps.map(({module}) => module.match(/\.(\d+)(\.|$)/)?.[1]);
+    const before = blocks.findLast((block, k) => block && k <= i);
+    return !before ? 'Input' : blocks.slice(i).some(Boolean) ? `Block ${before}` : 'Output';
   }
   button(step, i) {
     const picture = step.pictures.at(-1), canvas = make('canvas', {'aria-hidden': 'true'});
@@ -443,7 +445,8 @@ function listen_to_keys(model, diagram) {
 function look(data) {
   const element = id => document.getElementById(id), model = new Model(data);
   document.title = element('title').textContent = data.title;
-  element('model').textContent = `${data.model}. Trained on ${data.trained_on}.`;
+  element('model').textContent =
+      `${data.model}. Trained on ${data.trained_on.replace(/[.]$/, '')}.`;
   if (data.given > model.n) {
     element('part').hidden = false;
     element('part').textContent =

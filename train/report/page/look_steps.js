@@ -47,7 +47,7 @@ const LOOK_STEPS = [
         'mean of the values with these weights: this is how one token learns of others.',
     formula: 'scores = q \u00b7 k\u1d40 / \u221ad\nweights = softmax(scores)\n' +
         'output = weights \u00b7 v',
-    code: ['nn/attention.h', 'scaled_dot_product_attention(q, k, v, options)'],
+    code: ['autograd/ops/attention/attention.cpp', 'Tensor scaled_dot_product_attention('],
     names: {output: 'output, the heads side by side'},
   },
   {
@@ -93,10 +93,10 @@ const LOOK_STEPS = [
   },
   {
     module: /^lm_head$/, op: /^linear$/, title: 'Logits', vocabulary: true,
-    text: 'Each token\u2019s vector is compared with the embedding of every token of the ' +
-        'vocabulary. The larger a logit is, the better that token fits as the next one. (The ' +
-        'matrix is the table of the first step again.)',
-    formula: 'logits = normed \u00b7 wte\u1d40', code: ['nn/gpt.h', 'lm_head(features(ids))'],
+    text: 'Each token\u2019s vector is compared with a row of a table for every token of the ' +
+        'vocabulary. The larger a logit is, the better that token fits as the next one. (In a ' +
+        'GPT, the table is that of the first step again.)',
+    formula: 'logits = normed \u00b7 W\u1d40', code: ['nn/linear.h', 'linear(x, weight, bias)'],
     names: {output: 'logits'},
   },
   {
@@ -113,7 +113,8 @@ function about_step(step) {
   const known = LOOK_STEPS.find(row => row.module.test(step.module) && row.op.test(step.op));
   if (!known) return {
     title: step.module ? `${step.module}: ${step.op}` : step.op, names: {},
-    text: 'An op of this model that the page has no words for. Its numbers are these.',
+    text: 'An op of this model that the page has no words for.' +
+        (step.pictures.length ? ' Its numbers are these.' : ''),
   };
   if (!known.adds || !step.op.startsWith('add_')) return known;
   return {...known, text: known.adds.text + ' ' + known.text,

@@ -96,8 +96,8 @@ const kParameters = {
      at_full_rate: true,
      title: 'norm of one step\u2019s update, divided by the norm of the weight',
      note: 'About 0.001 to 0.01 is usual at the highest learning rate, and more in the first ' +
-           'hundred steps. Below 1e-5 a parameter hardly moves. Above 0.1 it is thrown about, ' +
-           'because the learning rate is too high for it.'},
+           'hundred steps. Below 1e-5 a parameter hardly moves. Above 0.1 it is thrown about: if ' +
+           'half of all are, the learning rate is too high.'},
     {key: 'turned', name: 'direction', scale: log_scale, show: show_measure, map_only: true,
      title: 'how far the direction changed since the probe before; of a head, the least of its ' +
             'q, k, v and projection',
@@ -110,20 +110,11 @@ const kParameters = {
            'that they explode.'},
     {key: 'weight_norm', name: 'weight norm', scale: log_scale, show: show_measure,
      title: 'norm of the weight',
-     note: 'Weights usually grow to a few times their size. Those that grow to ten times theirs ' +
-           'ask for a lower learning rate, or for weight decay. One that shrinks to 0 is not ' +
-           'used, and one that is many times as large as similar ones was drawn too large.'},
+     note: 'Weights usually grow to a few times their size, in narrow models to ten times. If ' +
+           'half of all grow far more, the learning rate is too high or the weight decay too ' +
+           'low. One that shrinks to 0 is not used, and one that is many times as large as ' +
+           'similar ones was drawn too large.'},
   ],
-  // By the largest ratio, because it falls with the learning rate. Adam's first step is as large as
-  // the learning rate, whatever the gradient, and biases begin at 0.
-  verdict: ({name, history}, steps) => {
-    const later = history.length > 1 && history[0] !== null ? history.slice(1) : history;
-    const most = later.reduce((a, v) => v === null ? a : Math.max(a, v), -1);
-    if (most < 0) return '';
-    const step = steps[history.length - later.length + later.indexOf(most)];
-    return most < 1e-5 ? 'hardly moves' :
-        most > .1 && !name.endsWith('bias') ? `too fast at step ${show_count(step)}` : '';
-  },
 };
 const kActivations = {
   label: 'Activations by steps', extra: {key: 'op', title: 'Op', number: false},
@@ -214,10 +205,9 @@ function measured(data, m, probe, k) {
   return value === null || factor === null ? null : value * factor;
 }
 function measured_table(id, spec, measures, data, steps, shown) {
-  const probe = steps.length - 1, verdict = row => spec.verdict(row, steps);
+  const probe = steps.length - 1;
   const rows = shown.map(k => {
     const row = {name: String(data.name[k]), extra: data[spec.extra.key]?.[k] ?? null};
-    row.history = steps.map((_, j) => number(data.update_ratio?.[j]?.[k]));
     for (const m of measures) row[m.key] = measured(data, m, probe, k);
     row.grown = row.weight_norm / number(data.weight_norm?.[0]?.[k]);
     return row;
@@ -232,8 +222,6 @@ function measured_table(id, spec, measures, data, steps, shown) {
   if (data.weight_norm && probe > 0) columns.push(
       {title: 'grown', number: true, value: row => row.grown,
        show: row => isFinite(row.grown) ? show_number(row.grown, 2) + ' \u00d7' : '\u2013'});
-  if (spec.verdict && rows.some(verdict)) columns.push(
-      {title: 'Note', value: verdict, show: verdict});
   return sortable_table(id, columns, rows);
 }
 

@@ -51,18 +51,21 @@ const bits_of = run => last_of(run.validation, 'val_bpb')?.value;
 const bits = run => {
   const right = last_of(run.validation, 'val_answers');  // of a task
   return (bits_of(run) ? `; ${show_number(bits_of(run))} bits per byte` : '') +
-      (right ? `; ${show_number(100 * right.value)} % of answers right` : '');
+      (right ? `; ${answers_text(right.value)}` : '');
 };
-// What the losses of a run's evaluations, or its last one, are measured on; '' if not known.
+// As in train/report/numbers.cpp: 100 % are all.
+const answers_text = share =>
+    `${(share < 1 ? Math.min(100 * share, 99.9) : 100).toFixed(1)} % of answers right`;
+// What the losses of a run's evaluations, or its last loss, are measured on; '' if not known.
 const sampled_text = run => {
   const batches = number(run.config?.eval_iters);
   return batches === null ? '' : batches === 0 ? 'whole set' :
       `${show_count(batches)} ${batches === 1 ? 'batch' : 'batches'}`;
 };
 function measured_text(run) {
-  const last = last_of(run.validation, 'val_loss');
-  return !last ? '' : number(run.validation.sampled_loss?.[last.i]) !== null ? 'whole set' :
-      sampled_text(run);
+  const last = last_of(run.validation, 'val_loss'), joined = number(run.joined?.metrics);
+  if (!last) return joined > 1 ? `mean of up to ${show_count(joined)} lines` : '';
+  return number(run.validation.sampled_loss?.[last.i]) !== null ? 'whole set' : sampled_text(run);
 }
 // The evaluations on the same batches, which make one curve: of one on the whole set, the loss on
 // these batches. The best possible loss of them is that of the evaluation before.
@@ -116,7 +119,7 @@ function show_top({runs, data}) {
   if (runs.length > 1) {
     const rows = config_rows(runs).filter(row => row.differs && row.name !== 'out_dir');
     body.append(make('h2', {}, 'What differs'), rows.length ? config_table(runs, rows) :
-                make('p', {}, 'The configurations are the same.'));
+                make('p', {}, 'No setting that is known differs.'));
   }
   body.append(make('h2', {}, 'What stands out'), ...findings(runs));
   return true;
@@ -164,7 +167,9 @@ function tiles(run) {
     tile('time taken', show_time(run.elapsed_s), number(left) !== null && run.state === 'running' ?
          make('span', {class: 'left'}, `about ${show_time(left)} left`) :
          run.started && `started ${run.started}`),
-    tile('speed', show_rate(run), 'tokens per second, median'),
+    tile('speed', show_rate(run), 'tokens per second, median' + (
+        number(run.joined?.metrics) > 1 ? ` of means of ${show_count(run.joined.metrics)} lines` :
+        '')),
     memory !== null || estimated !== null ? tile(
         'memory', show_memory(memory ?? estimated),
         memory === null ? 'estimated' : estimated === null ? 'in use' :
@@ -175,7 +180,7 @@ function tiles(run) {
 }
 function command(run) {
   if (!run.command) return null;
-  const code = make('code', {}, run.command);
+  const code = make('code', {}, ...with_options(run.command));
   const button = make('button', {type: 'button', onclick: () => copy(code, button)}, 'Copy');
   const note = String(run.command_note || 'command');
   return make('div', {}, make('span', {class: 'quiet small'},
@@ -201,7 +206,8 @@ function overview_table(runs) {
     {title: 'Step', number: true, value: run => number(run.step),
      show: run => `${show_count(run.step)} of ${show_count(run.max_iters)}`},
     {title: 'Loss', number: true, value: run => last_loss(run)?.value,
-     show: run => with_note(show_number(last_loss(run)?.value), measured_text(run))},
+     show: run => with_note(show_number(last_loss(run)?.value),
+                            [loss_kind(run), measured_text(run)].filter(Boolean).join(', '))},
     {title: 'Lowest validation', number: true, value: run => lowest_loss(run)?.value,
      show: run => with_note(show_number(lowest_loss(run)?.value), lowest_loss(run)?.on)},
     ...runs.some(bits_of) ? [{title: 'Bits per byte', number: true, value: bits_of,
@@ -232,7 +238,7 @@ function findings(runs) {
   const line = f => {
     const there = f.section && document.getElementById(f.section);
     const names = f.runs.map(run => run.name).join(', ');
-    const text = (runs.length > 1 ? names + ': ' : '') + (f.text ?? '');
+    const text = with_options((runs.length > 1 ? names + ': ' : '') + (f.text ?? ''));
     const go = () => {  // the section shows the measure and the row that the finding is about
       if (f.measure) choices.set(f.section + ' measure', f.measure);
       if (f.name) choices.set(f.section + ' row', f.name);
@@ -241,14 +247,15 @@ function findings(runs) {
     const level = levels.includes(f.level) ? f.level : 'hint';
     return make('li', {class: level},
                 make('b', {}, level),
-                there ? make('a', {href: '#' + there.id, onclick: go}, text) : text);
+                ...there ? [make('a', {href: '#' + there.id, onclick: go}, ...text)] : text);
   };
   const list = all.length ? [make('ul', {class: 'findings'}, ...all.map(line))] : [];
   const fault = all.some(f => f.level === 'fault');
   const checked = make('details', {id: 'checked'}, make('summary', {}, 'What is looked for'), make(
       'p', {class: 'small'}, 'Losses that rise or stop falling; skipped steps; slow stretches; ' +
-      'weights that do not turn, have grown, or are far larger than similar ones; gradients that ' +
-      'hardly arrive; outputs that are saturated, or far wider than those of similar layers.'));
+      'weights that do not turn, have grown, are thrown about, or are far larger than similar ' +
+      'ones; gradients that hardly arrive; outputs that are saturated, or far wider than those ' +
+      'of similar layers.'));
   return [...(fault ? [] : [make('p', {}, 'No fault was found.')]), ...list, checked];
 }
 
@@ -335,12 +342,14 @@ function show_loss({runs}) {
   const options = () => {
     const axis = choices.get('loss x', 'steps'), time = axis === 'time' && timed;
     const excess = known && choices.get('loss y', 'loss') === 'excess';
+    const lines = runs.flatMap(run => loss_lines(run, {excess, time, several}));
+    const own = lines.length === 1 ? lines[0].name + ' ' : '';  // without a legend
     return {
-      lines: runs.flatMap(run => loss_lines(run, {excess, time, several})), time,
+      lines, time,
       log_x: axis === 'log', log_y: choices.get('loss log', true),
       smooth: choices.get('loss smooth', usual_smoothing(runs)),
       x_title: time ? 'elapsed time, h:min:s' : 'step',
-      y_title: excess ? 'loss above best possible, nats per token' : 'loss, nats per token',
+      y_title: `${own}loss${excess ? ' above best possible' : ''}, nats per token`,
     };
   };
   const choose = name => value => { choices.set(name, value); chart.update(options()); };
@@ -348,19 +357,21 @@ function show_loss({runs}) {
   const chart = new LineChart(body, {
     id: 'loss', label: 'Loss over steps', height: 400, ...options()});
   if (!several && lowest_loss(runs[0])) body.append(lowest_line(lowest_loss(runs[0])));
-  if (joined_text(runs)) body.append(make('p', {class: 'small'}, joined_text(runs)));
+  for (const run of runs) {
+    const said = joined_text(run);
+    if (said) body.append(make('p', {class: 'small'}, `The log ${
+        several ? `of ${run.name} ` : ''}is long: ${said}.`));
+  }
   return true;
 }
 // Of a long run's log, neighbouring lines are one point.
-function joined_text(runs) {
-  const most = of => Math.max(...runs.map(run => number(run.joined?.[of]) ?? 1));
-  const lines = most('metrics'), evaluations = most('validation');
-  const said = [
-    lines > 1 ? `a point of the training loss is the mean of ${show_count(lines)} lines, one of ` +
-        'the gradient norm their largest' : '',
+function joined_text({joined}) {
+  const lines = number(joined?.metrics), evaluations = number(joined?.validation);
+  return [
+    lines > 1 ? 'a point of the training loss and of the speed is the mean of ' +
+        `${show_count(lines)} lines, one of the gradient norm their largest` : '',
     evaluations > 1 ? 'one of the validation loss is the lowest of ' +
-        `${show_count(evaluations)} evaluations` : ''].filter(Boolean);
-  return said.length ? `The log is long: ${said.join('; ')}.` : '';
+        `${show_count(evaluations)} evaluations` : ''].filter(Boolean).join('; ');
 }
 // Few points are smoothed less, because a smoothed line comes late.
 function usual_smoothing(runs) {
@@ -454,8 +465,9 @@ function skipped_line(run) {
   if (!total) return null;
   const shown = steps.slice(0, 8).map(show_count).join(', ') + (steps.length > 8 ? ', \u2026' : '');
   return make('p', {class: 'small'}, `${run.name}: ${show_count(total)} ` +
-      (total === 1 ? 'step was' : 'steps were') + ' skipped, because a gradient was not finite. ' +
-      `They came just before step ${shown}` + (last_value(run, 'grad_norm') === null ? '.' :
+      (total === 1 ? 'step was' : 'steps were') + ' skipped, because a loss or gradient was not ' +
+      `finite. The log says so at ${steps.length === 1 ? 'step' : 'steps'} ${shown}` +
+      (last_value(run, 'grad_norm') === null ? '.' :
           ' (dotted lines in the chart of the gradient norm).'));
 }
 
@@ -463,10 +475,14 @@ function skipped_line(run) {
 const show_setting = v => v === undefined || v === null ? '\u2013' :
     typeof v === 'string' ? v || '\u201c\u201d' : JSON.stringify(v);
 function config_rows(runs) {
-  const names = [...new Set(runs.flatMap(run => Object.keys(run.config || {})))];
+  const noted = runs.filter(run => Object.keys(run.config || {}).length > 0);
+  const names = [...new Set(noted.flatMap(run => Object.keys(run.config)))];
   return names.map(name => {
-    const values = runs.map(run => Object.hasOwn(run.config || {}, name) ? run.config[name] : null);
-    return {name, values, differs: new Set(values.map(v => JSON.stringify(v))).size > 1};
+    const having = noted.filter(run => Object.hasOwn(run.config, name));
+    // What a model lacks differs from what the other has there, unless that is the default.
+    const differs = new Set(having.map(run => JSON.stringify(run.config[name]))).size > 1 ||
+        having.length < noted.length && having.some(run => Object.hasOwn(run.defaults || {}, name));
+    return {name, values: runs.map(run => having.includes(run) ? run.config[name] : null), differs};
   });
 }
 function config_table(runs, rows) {
