@@ -195,6 +195,9 @@ TEST(CommandLine, FlagsMayHaveAValue) {
 TEST(CommandLine, WhatIsInRangeIsTaken) {
   for (const Option& option : options_of("train")) {
     if (option.type != "INT" && option.type != "FLOAT") continue;
+    // Settings of a scaling of positions hold for each other.
+    if (std::regex_match(option.name, std::regex("beta_.*|original_.*|.*(freq|attention)_factor")))
+      continue;
     for (const std::string& value : range_of(option).inside) {
       std::vector<std::string> words = {"train", "--print_config", "--" + option.name, value};
       // Two options hold for each other's product.
@@ -207,6 +210,7 @@ TEST(CommandLine, WhatIsInRangeIsTaken) {
       if (option.name == "batch_size") words.insert(words.end(), {"--block_size", "1"});
       if (option.name == "task_digits" || option.name == "val_fraction")
         words.insert(words.end(), {"--data", "task:modular"});
+      if (option.name == "rope_factor") words.insert(words.end(), {"--rope_scaling", "linear"});
       if (option.name == "momentum") words.insert(words.end(), {"--optimizer", "muon"});
       if (option.name == "decay_fraction") words.insert(words.end(), {"--schedule", "wsd"});
       const Said said = run(words);
@@ -714,6 +718,13 @@ decay_lr = True
   const auto refused = [&](const std::string& text, const std::string& error) {
     expect_refused({"train", folder.write("x.py", text).string()}, "x.py: " + error);
   };
+  // Python has escapes in both kinds of quotes, TOML in one.
+  const std::string escapes = "out_dir = 'a\\\\b\\'c\"'\n";
+  EXPECT_EQ(settings_of({folder.write("e.py", escapes).string()}),
+            Settings{R"(out_dir = "a\\b'c\"")"});
+  EXPECT_EQ(settings_of({folder.write("e.toml", "out_dir = 'a\\b'\n").string()}),
+            Settings{R"(out_dir = "a\\b")"});
+  refused("out_dir = 'C:\\data'\n", "line 1: expected a text with escapes as in JSON");
   for (const char* line : {"from base import *", "from base import (seed,\n  max_iters)"})
     refused(line, std::string(line[17] == '*' ? "*" : "seed") + " is imported from another file");
   for (const char* line : {"import os, sys; max_iters = 9", "compile = False; max_iters = 9",
@@ -888,6 +899,19 @@ TEST(Help, FilledLines) {
   EXPECT_EQ(filled("a [b c\nd] e", 3, 0), "a\n[b\nc\nd]\ne");  // no bracket of one line
   EXPECT_EQ(filled("é é é é", 3, 0), "é é\né é");              // characters, not bytes
   EXPECT_EQ(filled("", 10, 0), "");
+  EXPECT_EQ(filled("    (a): b c\nd e", 10, 1), "    (a): b\n      c\nd e") << "a tree";
+}
+
+// A line of a command that is broken is another command.
+TEST(Help, CommandsAreNotBroken) {
+  const std::string go_on = typed("train --overwrite --data 'a b.txt' --out_dir c");
+  EXPECT_EQ(filled("To go on: " + go_on + "; or not at all", 12, 2),
+            "To go on:\n  " + go_on + ";\n  or not at\n  all");
+  EXPECT_EQ(wrapped("a b. To go on: " + go_on, 12, 2), "a b.\n  To go on:\n  " + go_on);
+  EXPECT_EQ(filled("in " + typed("info") + " (it is short)", 12, 2),
+            "in\n  " + typed("info") + "\n  (it is\n  short)");
+  EXPECT_EQ(filled("usage: " + typed("x TEXT..."), 12, 2),
+            "usage:\n  " + typed("x") + "\n  TEXT...");
 }
 
 TEST(CommandLine, WordsThatAreNoOptions) {
@@ -1001,6 +1025,8 @@ TEST(CommandLine, OptionsThatDoNothingAreRefused) {
   refused({"--optimizer", "sgd", "--beta1", "0.8"}, "beta1");
   refused({"--optimizer", "sgd", "--beta2", "0.8"}, "beta2");
   refused({"--decay_fraction", "0.5"}, "decay_fraction");
+  refused({"--model", "llama", "--rope_factor", "4"}, "rope_factor");
+  refused({"--model", "llama", "--rope_scaling", "linear", "--beta_slow", "2"}, "beta_slow");
   EXPECT_FALSE(std::filesystem::exists(out));
   EXPECT_EQ(settings_of({"--tokenizer", "char", "--val_fraction=0.1", "--task_digits=0"}),
             Settings{});

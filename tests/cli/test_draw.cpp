@@ -144,6 +144,9 @@ TEST(DrawCommand, AStepABlockAndAnOp) {
   const Ran block = run_program("draw --what block" + sizes);
   EXPECT_EQ(block.out.find("lm_head"), std::string::npos);
   EXPECT_NE(block.out.find("h.1"), std::string::npos);
+  const Ran llama = run_program("draw --what block --model llama --n_head 4" + sizes);
+  EXPECT_NE(llama.out.find("model.layers.1"), std::string::npos) << llama.err;
+  EXPECT_EQ(llama.out.find("lm_head"), std::string::npos);
   const Ran op = run_program("draw --what op softmax");
   EXPECT_NE(op.out.find("forward softmax"), std::string::npos) << op.err;
   EXPECT_TRUE(std::regex_search(op.out, std::regex("sub +dy0, 3")));

@@ -350,7 +350,7 @@ TEST_F(Resume, ARunThatFailsSaysSo) {
   fs::remove(path("out/run.json"));
   // No finite loss at all: no axis without a curve.
   std::ofstream(path("out/metrics.jsonl")) << "{\"step\":5,\"train_loss\":null}\n";
-  EXPECT_EQ(run_program("report --text " + path("out")).out.substr(0, 22),
+  EXPECT_EQ(run_program("report --text " + path("out")).out.substr(0, 21),
             "out: no loss to draw\n");
 }
 
@@ -366,7 +366,7 @@ TEST_F(Resume, ARunThatIsLostStartsAnew) {
     return at == std::string::npos ? "false"
                                    : first_line(failed.err.substr(failed.err.find(": ", at) + 2));
   };
-  for (const std::string report : {"on", "off"}) {
+  for (const std::string report : {"on", "off", "on --eval_interval 5"}) {  // the last: no lines
     const std::string again =
         command_after(run_shell(train("--overwrite " + diverges + report + out)), "to start anew");
     EXPECT_NE(again.find(" --n_layer=1 --n_head=2 "), std::string::npos) << again;

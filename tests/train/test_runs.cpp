@@ -74,7 +74,8 @@ TEST_F(Runs, OneAtATime) {
 
 // kill and a lost connection save; what the caller ignores stays ignored.
 TEST_F(Runs, SignalsSaveAndStop) {
-  for (const auto& [name, number] : {std::pair{"TERM", SIGTERM}, {"HUP", SIGHUP}}) {
+  for (const auto& [name, number] :
+       {std::pair{"TERM", SIGTERM}, {"HUP", SIGHUP}, {"USR1", SIGUSR1}}) {
     const std::string signal = name, out = path("out_" + signal);
     const Ran ran = run_shell(
         train_in_background("--max_iters 1000000 --eval_interval 1000000 --out_dir " + out) +

@@ -159,8 +159,10 @@ void print(const BenchResult& result, const Machine& machine) {
                    machine_text(config), machine.flops_per_second / 1e9,
                    machine.bytes_per_second / 1e9));
   for (const MemoryLevel& level : machine.levels) {
-    const std::string name =
-        std::isfinite(level.size) ? fmt::format("caches of {:.1f} MB", level.size / 1e6) : "memory";
+    const std::string name = !std::isfinite(level.size) ? "memory"
+                             : level.size < 1e6
+                                 ? fmt::format("caches of {:.0f} kB", level.size / 1e3)
+                                 : fmt::format("caches of {:.1f} MB", level.size / 1e6);
     line(fmt::format("          {}: reads {:.0f}, writes {:.0f} GB/s", name, level.read_rate / 1e9,
                      level.write_rate / 1e9));
   }

@@ -11,6 +11,7 @@
 #include <array>
 #include <cctype>
 #include <cerrno>
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -201,7 +202,11 @@ std::string unused_option(const CommandOptions& command, const TrainConfig& conf
     bool may_be_of_file = false;  // a config file may hold settings for several runs
   };
   const bool has_momentum = optimizer != "adamw" && optimizer != "adam" && optimizer != "lion";
-  const nlohmann::json mine = to_json(config), initial = to_json(TrainConfig());
+  TrainConfig defaults;
+  defaults.model = config.model;
+  const nlohmann::json mine = to_json(config), initial = to_json(defaults);
+  const std::string rope = mine.value("rope_scaling", "default"),
+                    of_scaling = "it is for --rope_scaling ";
   for (const auto& [name, is_used, why, may_be_of_file] :
        {Option{"tokenizer", is_text, "it is for --data FILE"},
         {"val_data", is_text || task.empty(), "it is for --data FILE"},
@@ -213,13 +218,34 @@ std::string unused_option(const CommandOptions& command, const TrainConfig& conf
         {"momentum", has_momentum, "it is for --optimizer sgd or muon", true},
         {"beta1", optimizer != "sgd", "sgd has --momentum", true},
         {"beta2", optimizer != "sgd", "sgd has no second moment", true},
-        {"decay_fraction", config.schedule_name == "wsd", "it is for --schedule wsd", true}}) {
+        {"decay_fraction", config.schedule_name == "wsd", "it is for --schedule wsd", true},
+        {"rope_factor", rope != "default", of_scaling + "linear, llama3 or yarn", true},
+        {"original_max_position_embeddings", rope == "llama3" || rope == "yarn",
+         of_scaling + "llama3 or yarn", true},
+        {"low_freq_factor", rope == "llama3", of_scaling + "llama3", true},
+        {"high_freq_factor", rope == "llama3", of_scaling + "llama3", true},
+        {"beta_fast", rope == "yarn", of_scaling + "yarn", true},
+        {"beta_slow", rope == "yarn", of_scaling + "yarn", true},
+        {"attention_factor", rope == "yarn", of_scaling + "yarn", true}}) {
     const std::string option = std::string("--") + name;
     if (!is_used && (may_be_of_file ? command.is_typed(option) : command.given(option)) &&
-        mine.at(name) != initial.at(name))
+        mine.contains(name) && mine.at(name) != initial.at(name))
       return fmt::format("{} does nothing here: {}; leave it out", option, why);
   }
   return "";
+}
+
+std::shared_ptr<const Tokenizer> tokenizer_to_encode(const std::string& command,
+                                                     const std::string& name) {
+  if (name.empty()) throw UsageError(command + ": expected --tokenizer byte, a file or a folder");
+  if (name == "byte") return std::make_shared<ByteTokenizer>();
+  if (name == "char" || name.rfind("bpe:", 0) == 0)
+    throw UsageError(
+        command + ": --tokenizer " + printable(name, 60) + " would be learned from the text; " +
+        (name == "char" ? "train --data TEXT learns the characters by itself, and "
+                          "--tokenizer OUT_DIR names those of its run"
+                        : "learn it first (inkling tokenizer train) and name its file"));
+  return with_prefix("--tokenizer", [&] { return load_tokenizer(name); });
 }
 
 void check_writable(const char* option, const std::string& file) {
@@ -360,6 +386,7 @@ std::string unknown_command(const std::string& name) {
 
 int run_commands(int argc, char** argv, const Commands& others) {
   open_standard_descriptors();
+  std::signal(SIGXFSZ, SIG_IGN);  // where a file is at the limit of its size, the write fails
   set_log_callback([](const std::string& message) { tell("inkling: " + message); });
   if (argc > 0) program_name = argv[0];
   const std::string name = argc > 1 ? argv[1] : "";

@@ -3,11 +3,13 @@
 
 #include <filesystem>
 #include <map>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "autograd/base/device.h"
 #include "autograd/io/foreign.h"
+#include "data/tokenizer.h"
 #include "train/cli/command_options.h"
 
 namespace ink {
@@ -69,6 +71,10 @@ void check_usage(const TrainConfig& config);
 /// An error if the command was given an option that does nothing beside the others: --tokenizer for
 /// the built-in stories, --task_digits for a text, --momentum for adamw; else empty.
 std::string unused_option(const CommandOptions& command, const TrainConfig& config);
+/// The tokenizer that a command's --tokenizer names: byte, or one of a file, folder or run. Throws
+/// UsageError for one that is learned from a text.
+std::shared_ptr<const Tokenizer> tokenizer_to_encode(const std::string& command,
+                                                     const std::string& name);
 /// Throws, naming the option, if it names a file that cannot be written.
 void check_writable(const char* option, const std::string& file);
 /// The same where standard output has something else: "-" is refused.

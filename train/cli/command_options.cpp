@@ -633,8 +633,9 @@ std::vector<GivenOption> CommandOptions::Parser::read_config_file() {
     throw UsageError(fmt::format("{}: {}", config_file, why));
   };
   std::vector<Setting> settings;
+  const bool is_python = config_file.ends_with(".py");
   try {
-    settings = parse_settings(text);
+    settings = parse_settings(text, is_python);
   } catch (const Error& error) {
     fail(error.what());
   }
@@ -652,7 +653,6 @@ std::vector<GivenOption> CommandOptions::Parser::read_config_file() {
     return find(name) != nullptr ||
            (row != nullptr && (row->answer == Answer::same || row->answer == Answer::sets));
   };
-  const bool is_python = config_file.ends_with(".py");
   for (const Setting& item : settings) {
     std::string name = item.name;
     std::replace(name.begin(), name.end(), '-', '_');

@@ -15,7 +15,7 @@ namespace {
 
 class SettingParser {
  public:
-  explicit SettingParser(std::string_view text) : text_(text) {}
+  SettingParser(std::string_view text, bool is_python) : text_(text), is_python_(is_python) {}
 
   std::vector<Setting> settings() {
     const auto is_stray = [](unsigned char c) {
@@ -123,7 +123,7 @@ class SettingParser {
   }
 
   std::string value(const std::string& ends) {
-    if (is_at("\"")) return json_text();
+    if (is_at("\"") || (is_python_ && is_at("'"))) return json_text();
     if (!take('\'')) {
       const std::string word(until(" \t\r\n,#" + ends));
       check(word.find(';') == word.npos && word != "=", kOneALine);
@@ -138,14 +138,24 @@ class SettingParser {
     return text;
   }
 
+  // In double quotes, or in Python's single ones.
   std::string json_text() {
-    const size_t begin = at_++;
-    while (!at_end() && !is_at("\"\n")) at_ += text_[at_] == '\\' && at_ + 1 < text_.size() ? 2 : 1;
-    check(take('"'), "expected \" at the end of a text");
+    const char quote = text_[at_++];
+    std::string json = "\"";
+    while (!at_end() && text_[at_] != quote && text_[at_] != '\n') {
+      const bool is_escape = text_[at_] == '\\' && at_ + 1 < text_.size();
+      if (is_escape && text_[at_ + 1] == '\'') ++at_;  // JSON has none of it
+      if (text_[at_] == '"') json += '\\';
+      json += text_[at_++];
+      if (is_escape && json.back() == '\\') json += text_[at_++];
+    }
+    check(take(quote),
+          quote == '"' ? "expected \" at the end of a text" : "expected ' at the end of a text");
     try {
-      return parse_json(text_.substr(begin, at_ - begin)).get<std::string>();
+      return parse_json(json + '"').get<std::string>();
     } catch (const Error&) {
-      fail("expected a text as in JSON, or in ''");
+      fail(is_python_ ? "expected a text with escapes as in JSON; \\ is typed \\\\"
+                      : "expected a text as in JSON, or in ''");
     }
   }
 
@@ -160,6 +170,7 @@ class SettingParser {
   static constexpr const char* kOneALine = "expected one setting a line";
 
   std::string_view text_;
+  const bool is_python_;
   size_t at_ = 0;
 };
 
@@ -273,8 +284,8 @@ std::optional<double> calculated(std::string_view text, const ValueOf& value_of)
   return Calculation(text, value_of).value();
 }
 
-std::vector<Setting> parse_settings(std::string_view text) {
-  return SettingParser(text).settings();
+std::vector<Setting> parse_settings(std::string_view text, bool is_python) {
+  return SettingParser(text, is_python).settings();
 }
 
 }  // namespace ink

@@ -15,6 +15,7 @@
 #include "autograd/base/log.h"
 #include "autograd/io/foreign.h"
 #include "autograd/io/utf8.h"
+#include "train/cli/command_line.h"
 #include "train/cli/sample_files.h"
 #include "train/parallel/processes.h"
 #include "train/report/numbers.h"
@@ -100,9 +101,25 @@ std::string wrapped(const std::string& text, size_t columns, size_t indent) {
   return all + filled(line, columns, indent);
 }
 
+// The end of the command to type that begins at a place, with its options: one of several lines
+// would be several commands. A usage, with [options] or TEXT..., is none.
+static size_t end_of_command(const std::string& text, size_t at) {
+  size_t end = text.find_first_of(" \n", at);
+  while (end < text.size() && text[end] == ' ' &&
+         std::string_view(";,)").find(text[end - 1]) == std::string::npos) {
+    if (text[end + 1] == '[') return text.find_first_of(" \n", at);
+    if (text[end + 1] == '(' || text[end + 1] == ' ') break;
+    end = text.find_first_of(" \n", end + 1);
+  }
+  const bool is_usage = text.substr(0, end).ends_with("...");
+  return is_usage ? text.find_first_of(" \n", at) : end;
+}
+
 std::string filled(const std::string& text, size_t columns, size_t indent) {
+  const std::string program = typed("");
   std::string all, line;
-  bool begun = false;  // does the line have a word?
+  size_t level = indent;  // where the rest of a line begins; further in than a line of a tree
+  bool begun = false;     // does the line have a word?
   const auto end_line = [&](size_t spaces) {
     all += line + "\n";
     line.assign(spaces, ' ');
@@ -113,10 +130,14 @@ std::string filled(const std::string& text, size_t columns, size_t indent) {
                  close = text.find(']', word);
     const bool has_bracket =
         word < text.size() && text[word] == '[' && close < text.find('\n', word);
-    const size_t end = std::min(text.find_first_of(" \n", has_bracket ? close : word), text.size());
+    const size_t after = text.compare(word, program.size(), program) == 0
+                             ? end_of_command(text, word)
+                             : text.find_first_of(" \n", has_bracket ? close : word);
+    const size_t end = std::min(after, text.size());
     const std::string piece = text.substr(at, end - at);
+    if (at == 0 || text[at - 1] == '\n') level = word - at > indent ? word - at + 2 : indent;
     if (begun && columns_of(line + piece) > columns) {
-      end_line(indent);
+      end_line(level);
       line += text.substr(word, end - word);
     } else {
       line += piece;

@@ -30,7 +30,8 @@ std::string fitted(std::vector<Item> items, size_t columns);
 std::string wrapped(const std::string& text, size_t columns, size_t indent);
 
 /// A text in lines of so many columns, broken at spaces: a line that continues another begins with
-/// `indent` spaces. Line ends and spaces of the text's own stay, and what is in [] is one word.
+/// `indent` spaces, or two more than the other if that has more. Line ends and spaces of the text's
+/// own stay. What is in [] is one word, and so is a command of this program, which can be copied.
 std::string filled(const std::string& text, size_t columns, size_t indent);
 
 /// The width of the terminal on standard output; elsewhere that of any line.

@@ -110,8 +110,10 @@ const OpCase& row_of(const std::string& name) {
   for (const std::string& other : names)
     if (hint.empty() && other.find(name) != std::string::npos)
       hint = "; did you mean " + other.substr(0, other.find('.')) + "?";
-  throw UsageError(fmt::format("expected an op of train/cases/op_cases.cpp, got '{}'{}",
-                               printable(name, 60), hint));
+  throw UsageError(
+      fmt::format("expected the name of an op, such as softmax or layer_norm (gradcheck lists "
+                  "them), got '{}'{}",
+                  printable(name, 60), hint));
 }
 
 const std::vector<In>& set_of(const OpCase& row) {
@@ -152,8 +154,8 @@ Drawn draw_op(const OpCase& row) {
   grad(results, wanted, dys, true, true);
   Drawn drawn{
       fmt::format("{} of {}.\nBelow it are the ops of its gradients; dy0 is the gradient of "
-                  "its first output.\nIts formula is above it, in the file of autograd/ops "
-                  "that has its name.",
+                  "its first output.\nThe file of autograd/ops that computes it begins with its "
+                  "formula.",
                   row.name, shapes),
       flow.ops()};
   for (size_t i = 0; i < drawn.ops.size(); ++i)
@@ -297,12 +299,17 @@ int draw_command(const Arguments& arguments) {
       draw.what == "op" ? draw_op(row_of(draw.name)) : draw_step(draw.config, std::move(model));
   if (draw.what == "block") {
     // The second one, if there is one: the first adds nothing in its first norm.
-    const auto has = [&](const char* block) {
+    std::string blocks;  // "h", "model.layers"
+    const auto has = [&](const std::string& block) {
       return std::any_of(drawn.ops.begin(), drawn.ops.end(),
                          [&](const FlowOp& op) { return op.module.rfind(block, 0) == 0; });
     };
-    draw.options.module = has("h.1.") ? "h.1" : "h.0";
-    INK_CHECK(has("h.0"), "draw: ", draw.config.model, " has no blocks; leave out --what block");
+    for (const FlowOp& op : drawn.ops)
+      if (const size_t at = op.module.find(".0."); blocks.empty() && at != std::string::npos)
+        blocks = op.module.substr(0, at);
+    INK_CHECK(!blocks.empty(), "draw: ", draw.config.model,
+              " has no blocks; leave out --what block");
+    draw.options.module = blocks + (has(blocks + ".1.") ? ".1" : ".0");
   }
   if (draw.out.empty()) {
     draw.options.columns = std::min(draw.options.columns, shown_columns());

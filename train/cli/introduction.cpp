@@ -132,8 +132,8 @@ void introduce(Console& console, Trainer& trainer, const std::filesystem::path& 
       "activations",
       console.bold("memory"), megabytes(memory.total()), megabytes(memory.model),
       megabytes(memory.gradients + memory.activations)));
-  console.paragraph(fmt::format("{}  {} steps of {} x {} tokens, {}; Ctrl-C saves and stops",
-                                console.bold("run  "), config.max_iters,
+  console.paragraph(fmt::format("{}  {} of {} x {} tokens, {}; Ctrl-C saves and stops",
+                                console.bold("run  "), counted(config.max_iters, "step"),
                                 config.batch_size * config.gradient_accumulation_steps,
                                 config.block_size, hardware(config)));
   if (!report.empty())

@@ -133,7 +133,7 @@ int sample_command(const Arguments& arguments) {
   command.add(
       "--start", &options.start,
       "text to continue, in which <|endoftext|> is that token, or FILE:path; by default the "
-      "beginning of a line",
+      "beginning of a line. Of a text longer than the context, the model sees the end",
       {.may_be_empty = true});
   command.add("--num_samples", &options.num_samples, "how many texts",
               {.shows_default = true, .limits = {1, 1e9}});
@@ -177,7 +177,9 @@ int sample_command(const Arguments& arguments) {
 }
 
 int eval_command(const Arguments& arguments) {
-  CommandOptions command("eval", "Measures a trained model's loss on the whole validation set.");
+  CommandOptions command("eval",
+                         "Measures a trained model's loss on the whole validation set, in windows "
+                         "of its context; a rest that is shorter is left out.");
   ModelOptions model;
   std::vector<std::string> data;
   model.add_to(command);

@@ -17,18 +17,6 @@
 namespace ink {
 namespace {
 
-std::shared_ptr<const Tokenizer> tokenizer_named(const std::string& name) {
-  if (name.empty()) throw UsageError("prepare: expected --tokenizer byte, a file or a folder");
-  if (name == "byte") return std::make_shared<ByteTokenizer>();
-  if (name == "char" || name.rfind("bpe:", 0) == 0)
-    throw UsageError(
-        "prepare: --tokenizer " + printable(name, 60) + " would be learned from the text; " +
-        (name == "char" ? "train --data TEXT learns the characters by itself, and "
-                          "--tokenizer OUT_DIR names those of its run"
-                        : "learn it first (inkling tokenizer train) and name its file"));
-  return with_prefix("--tokenizer", [&] { return load_tokenizer(name); });
-}
-
 std::string summary(const Prepared& prepared) {
   return fmt::format("{} tokens, {} documents, {} bytes of text",
                      count_text(static_cast<double>(prepared.tokens)),
@@ -66,7 +54,7 @@ int prepare_command(const Arguments& arguments) {
   if (const auto ids = ids_of_folder(out_dir); !ids.empty())
     throw UsageError("--out_dir: " + printable(out_dir) + " holds " + names_of(ids) +
                      ", in whose place --data would take the prepared data; name another folder");
-  options.tokenizer = tokenizer_named(tokenizer);
+  options.tokenizer = tokenizer_to_encode("prepare", tokenizer);
   options.out_dir = out_dir;
   const auto files = files_to_prepare(names);
   Console console;

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <iostream>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <sstream>
@@ -122,7 +123,10 @@ int report_command(const Arguments& arguments) {
       std::cout << "Written: " << printable(file.string()) << "\n";
   if (!writes_page) return kOk;
   std::vector<nlohmann::ordered_json> all;
-  for (const std::string& run : runs) all.push_back(read(run));
+  std::map<std::string, int> names;
+  for (const std::string& run : runs) ++names[all.emplace_back(read(run)).at("name")];
+  for (size_t i = 0; i < runs.size(); ++i)  // folders of one name are told apart by their paths
+    if (names[all[i].at("name")] > 1) all[i]["name"] = runs[i];
   write_output("--out", out.empty() ? page : out, report_page(std::move(all)));
   return kOk;
 }

@@ -15,6 +15,7 @@
 #include "train/cli/command_line.h"
 #include "train/cli/version.h"
 #include "train/report/findings.h"
+#include "train/report/numbers.h"
 #include "train/saved_run.h"
 
 namespace ink {
@@ -76,30 +77,39 @@ static std::optional<double> lower_rate(const Json& run) {
 // A loss of this is far above the first one, or above what any vocabulary begins with.
 static double too_high(double first) { return std::min(2 * first, 20.0); }
 
+// The first and the last loss of a list up to a step.
+static std::optional<std::pair<double, double>> ends_of(const Json& rows, const char* name,
+                                                        double last_step) {
+  const Json steps = rows.value("step", Json::array()), losses = rows.value(name, Json::array());
+  std::optional<std::pair<double, double>> ends;
+  for (size_t i = 0; i < losses.size() && steps.at(i).get<double>() <= last_step; ++i)
+    if (losses.at(i).is_number())
+      ends = {ends ? ends->first : losses.at(i).get<double>(), losses.at(i).get<double>()};
+  return ends;
+}
+
 // Had a run diverged before its checkpoint was saved? best_is_good: had the best one not?
 static bool is_lost(const Json& run, const std::string& out_dir, bool& best_is_good) {
-  const Json rows = run.value("metrics", Json::object()), steps = rows.value("step", Json::array()),
-             losses = rows.value("train_loss", Json::array());
   const auto saved = [&](const std::string& name, const char* field) {
     const nlohmann::json value = checkpoint_state(out_dir, name).value(field, nlohmann::json());
     return value.is_number() ? std::optional(value.get<double>()) : std::nullopt;
   };
   const double saved_step = saved(checkpoint_to_resume(out_dir), "step").value_or(-1);
-  std::optional<double> first, last;
-  for (size_t i = 0; i < losses.size() && steps.at(i).get<double>() <= saved_step; ++i) {
-    if (!losses.at(i).is_number()) continue;
-    last = losses.at(i).get<double>();
-    if (!first) first = last;
+  for (const auto& [part, name] :
+       {std::pair{"metrics", "train_loss"}, {"validation", "val_loss"}}) {
+    const auto ends = ends_of(run.value(part, Json::object()), name, saved_step);
+    if (!ends || ends->second <= too_high(ends->first)) continue;
+    const std::optional<double> best = saved(kBestCheckpoint, "best_val_loss");
+    best_is_good = best && *best <= too_high(ends->first);
+    return true;
   }
-  if (!last || *last <= too_high(*first)) return false;
-  const std::optional<double> best = saved(kBestCheckpoint, "best_val_loss");
-  best_is_good = best && *best <= too_high(*first);
-  return true;
+  return false;
 }
 
 void add_command(Json& run, const std::string& out_dir) {
   const std::string folder = " " + option_typed("--out_dir", out_dir);
-  const auto add = [&](const std::string& command, const char* note, const std::string& more = "") {
+  const auto add = [&](const std::string& command, const std::string& note,
+                       const std::string& more = "") {
     run["command"] = typed(command) + folder + more;
     run["command_note"] = note;
   };
@@ -108,10 +118,17 @@ void add_command(Json& run, const std::string& out_dir) {
   bool best_is_good = false;
   const bool is_saved = checkpoint_exists(out_dir, checkpoint_to_resume(out_dir)),
              lost = is_saved && rate && is_lost(run, out_dir, best_is_good);
-  if (is_saved && !lost)
+  if (is_saved && !lost) {
+    const Json at = checkpoint_state(out_dir, checkpoint_to_resume(out_dir)).value("step", Json());
+    const std::string from =
+        run.at("state") == "failed" ? " from the last checkpoint"
+        : at.is_number() && at < run.at("step")
+            ? fmt::format(" after step {}, the last that was saved", at.get<int64_t>())
+            : "";
     return add("train --init_from resume",
-               run.at("state") == "failed" ? "to go on from the last checkpoint" : "to go on",
+               (run.at("state") == "running" ? "if it stops, to go on" : "to go on") + from,
                data_typed(data_of(run)) + (rate ? fmt::format(" --learning_rate {}", *rate) : ""));
+  }
   if (run.at("state") == "running") return;
   Json anew = run;
   if (rate) anew["config"]["learning_rate"] = anew["defaults"]["learning_rate"] = *rate;
@@ -209,9 +226,7 @@ void RunReport::tell_findings(RunState state, bool told_overfitting) {
     ++(level == "fault" ? faults : hints);
     if (text != by_heart) console_.paragraph(console_.yellow(level + ": " + text));
   }
-  const auto count = [](int64_t n, const char* what) {
-    return n == 0 ? "" : fmt::format("{} {}{}", n, what, n == 1 ? "" : "s");
-  };
+  const auto count = [](int64_t n, const char* what) { return n == 0 ? "" : counted(n, what); };
   if (faults + hints > 0 && on_)
     console_.paragraph(fmt::format("{}{}{} in all: {}", count(faults, "fault"),
                                    faults > 0 && hints > 0 ? " and " : "", count(hints, "hint"),

@@ -5,13 +5,14 @@
 #include <cerrno>
 #include <csignal>
 #include <initializer_list>
+#include <string>
 #include <string_view>
 
 namespace ink {
 namespace {
 
 volatile std::sig_atomic_t noted = 0;
-std::string_view told_of_stop;
+std::string told_of_stop;  // before there is a signal
 
 void note(int signal) {
   noted = signal;
@@ -40,9 +41,10 @@ void explain_cut_files() {
     std::signal(SIGBUS, before);  // a sanitizer's
 }
 
-void watch_signals(const char* of_stop) {
+void watch_signals(const std::string& of_stop) {
   if (::isatty(STDERR_FILENO) != 0) told_of_stop = of_stop;
-  for (const int signal : {SIGINT, SIGTERM, SIGHUP})
+  // The last three are those of clusters, such as Slurm's --signal=USR1@90.
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGXCPU})
     if (std::signal(signal, note) == SIG_IGN) std::signal(signal, SIG_IGN);
 }
 

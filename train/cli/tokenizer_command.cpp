@@ -30,12 +30,6 @@
 namespace ink {
 namespace {
 
-std::unique_ptr<Tokenizer> tokenizer_of(const std::string& command, const std::string& name) {
-  if (name.empty()) throw UsageError(command + ": expected --tokenizer byte, a FILE or a FOLDER");
-  if (name == "byte") return std::make_unique<ByteTokenizer>();
-  return with_prefix("--tokenizer", [&] { return load_tokenizer(name); });
-}
-
 // Of a file, or of standard input where none is named, as training reads it.
 std::string text_of(const std::string& file) {
   if (file.empty()) {
@@ -174,7 +168,7 @@ int show_text(const Arguments& arguments) {
   command.add("text", &file, "a text file; without it, standard input");
   command.add("--tokenizer", &tokenizer, "byte, or a tokenizer's file or folder, also of a run");
   if (!command.parse(arguments)) return kOk;
-  const auto loaded = tokenizer_of("tokenizer show", tokenizer);
+  const auto loaded = tokenizer_to_encode("tokenizer show", tokenizer);
   const std::string text = text_of(file);
   const std::vector<int64_t> ids = loaded->encode(text);
   Console console;
@@ -197,7 +191,7 @@ int encode_text(const Arguments& arguments) {
   command.add("text", &file, "a text file; without it, standard input");
   command.add("--tokenizer", &tokenizer, "byte, or a tokenizer's file or folder, also of a run");
   if (!command.parse(arguments)) return kOk;
-  const auto loaded = tokenizer_of("tokenizer encode", tokenizer);
+  const auto loaded = tokenizer_to_encode("tokenizer encode", tokenizer);
   const std::string text = text_of(file);
   std::string line;
   for (const int64_t id : loaded->encode(text)) line += std::to_string(id) + " ";
@@ -214,7 +208,7 @@ int decode_ids(const Arguments& arguments) {
   command.add("id", &ids, "ids; without any, standard input");
   command.add("--tokenizer", &tokenizer, "byte, or a tokenizer's file or folder, also of a run");
   if (!command.parse(arguments)) return kOk;
-  const auto loaded = tokenizer_of("tokenizer decode", tokenizer);
+  const auto loaded = tokenizer_to_encode("tokenizer decode", tokenizer);
   const auto write = [&](const std::string& word) {
     INK_CHECK(word.size() <= 9 && word.find_first_not_of("0123456789") == std::string::npos,
               "decode: expected ids, got ", printable(word, 60));

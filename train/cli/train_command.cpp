@@ -86,7 +86,9 @@ class TrainRun {
 
   int run() {
     watch_signals(  // before anything says that they save
-        "\ninkling train: stopping; the run is saved first. Ctrl-C again stops at once, unsaved\n");
+        filled("\ninkling train: stopping; the run is saved first. Ctrl-C again stops at once, "
+               "unsaved\n",
+               help_columns(), 2));
     introduce(console_, trainer_, page_.page(), rate_text_);
     last_report_ = Clock::now();
     try {
@@ -157,7 +159,8 @@ class TrainRun {
 
   // How to go on; empty if that is not known. What fails here is not told: the error counts.
   std::string advice_after(const std::string& error) {
-    const nlohmann::json saved = checkpoint_state(config_.out_dir, kLastCheckpoint);
+    const nlohmann::json saved =
+        checkpoint_state(config_.out_dir, checkpoint_to_resume(config_.out_dir));
     if (processes().size() > 1 || !saved.contains("step")) return "";
     try {
       nlohmann::ordered_json run = page_.run(RunState::failed);
@@ -283,8 +286,8 @@ class TrainRun {
     kept_lines_.keep(step, seconds_since(start_)) ? console_.line(items) : console_.live(items);
     if (progress.skipped > skipped_) {
       console_.paragraph(console_.yellow(
-          fmt::format("step {}: {} step{} skipped so far: a loss or gradient was not finite", step,
-                      progress.skipped, progress.skipped == 1 ? "" : "s")));
+          fmt::format("step {}: {} skipped so far: a loss or gradient was not finite", step,
+                      counted(progress.skipped, "step"))));
       skipped_ = progress.skipped;
     }
     page_.keep_fresh();
@@ -766,8 +769,7 @@ int train(const Arguments& arguments) {
   }
   check_files_read(config, options.profile, folder ? &*folder : nullptr,
                    resumes ? &*saved : nullptr);
-  // If nobody reads the console any more, or a file is at the limit of its size, the write fails.
-  for (const int signal : {SIGPIPE, SIGXFSZ}) std::signal(signal, SIG_IGN);
+  std::signal(SIGPIPE, SIG_IGN);  // if nobody reads the console any more, the write fails
   // A resumed run keeps its number by itself (train/arithmetic.h), on as many threads as there are.
   use_threads(resumes && config.threads == saved->config.threads ? 0 : config.threads);
   warn_of_slow_blas();
