@@ -370,9 +370,10 @@ class Tensor {
   Tensor& retain_grad();
   /// The hook is called once in each walk that computes this gradient, when it is complete. It
   /// returns the gradient to use instead, or Tensor(), or nothing. After a write in place it still
-  /// gets the gradient of the old value. A hook that captures its own tensor keeps it alive for ever, because the
-  /// tensor's place in the graph holds the hook: remove() it, or capture a detach(). The first hook
-  /// of a leaf, of this kind or the next, is not called in a walk that has begun before.
+  /// gets the gradient of the old value. A hook that captures its own tensor keeps it alive for
+  /// ever, because the tensor's place in the graph holds the hook: remove() it, or capture a
+  /// detach(). The first hook of a leaf, of this kind or the next, is not called in a walk that has
+  /// begun before.
   HookHandle register_hook(std::function<Tensor(const Tensor&)> hook);
   template <class F>
   requires std::is_void_v<std::invoke_result_t<F&, const Tensor&>> HookHandle

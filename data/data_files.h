@@ -29,8 +29,8 @@ struct DataFiles {
 DataFiles data_files(const std::vector<std::string>& data, const std::vector<std::string>& val_data,
                      const std::string& option = "--data");
 
-/// The files that a name with * or ? stands for; none for another name, or that of a file. Throws if
-/// it fits none.
+/// The files that a name with * or ? stands for; none for another name, or that of a file. Throws
+/// if it fits none.
 std::vector<std::filesystem::path> files_by_pattern(const std::filesystem::path& name);
 
 /// The files of token ids that a folder stands for, where it has no prepared data. No folder: none.
