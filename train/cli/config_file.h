@@ -23,10 +23,10 @@ struct Setting {
 ///   name = [a, "b c", 'd']
 ///
 /// Values are separated by commas or spaces, and a list may have several lines; ('a', 'b') is one,
-/// too. Text in "" has JSON's escapes, and so has text in '' of Python; in TOML it has none. Imports
-/// and texts in three quotes, as nanoGPT's files have them, are passed over; of "from x import y, z"
-/// the names are told, without values. Throws, naming the line, on anything else, and on a name that
-/// occurs twice.
+/// too. Text in "" has JSON's escapes, and so has text in '' of Python; in TOML it has none.
+/// Imports and texts in three quotes, as nanoGPT's files have them, are passed over; of "from x
+/// import y, z" the names are told, without values. Throws, naming the line, on anything else, and
+/// on a name that occurs twice.
 std::vector<Setting> parse_settings(std::string_view text, bool is_python = false);
 
 /// The value of arithmetic as in Python: 5 * 8, learning_rate / 10, 2 ** 10, 600_000. value_of
