@@ -20,6 +20,15 @@ struct AddMixed {
   }
 };
 
+// A scalar beside bf16 keeps its digits where it is a factor().
+struct ByFactor {
+  bool divides;
+  __device__ bfloat16 operator()(bfloat16 x, float factor) const {
+    const auto wide = static_cast<float>(x);
+    return static_cast<bfloat16>(divides ? wide / factor : wide * factor);
+  }
+};
+
 template <class F, class T>
 struct BinaryNumber {
   using C = compute_t<T>;
@@ -34,6 +43,8 @@ void binary(Array& y, const Array& a, const Array& b, BinaryOp op) {
     return map("add", y, AddMixed(), a, b);
   if (op == BinaryOp::add && a.dtype() == bf16 && b.dtype() == f32)
     return map("add", y, AddMixed(), b, a);
+  if (a.dtype() == bf16 && b.dtype() == f32)
+    return map(name_of(op), y, ByFactor{op == BinaryOp::div}, a, b);
   visit(op, [&]<class F>(F) {
     for_domain<F>(name_of(op), a.dtype(),
                   [&]<class T>(T) { map(name_of(op), y, Binary<F, T>(), a, b); });

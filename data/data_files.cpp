@@ -112,6 +112,10 @@ std::pair<DataPart, std::string> part_of(const fs::path& file) {
                                      {"val", kVal},
                                      {"valid", kVal},
                                      {"validation", kVal},
+                                     {"dev", kVal},
+                                     {"eval", kVal},
+                                     {"heldout", kVal},
+                                     {"holdout", kVal},
                                      {"test", kTest}}) {
       if (name.compare(at, end - at, word) != 0) continue;
       if (found.first != kNone) return {kNone, ""};

@@ -553,6 +553,9 @@ int64_t largest_id(const IdsOfFile& file) {
 // they are read without a sign.
 void check_no_mark(const IdsOfFile& file, int64_t largest) {
   const int64_t values = int64_t{1} << (8 * file.id_bytes());
+  if (file.id_bytes() == 4 && largest >= int64_t{1} << 20 && largest < values / 2)
+    log_message(file.name, ": its largest token id is ", largest,
+                "; if its ids have 2 bytes, give the file a name that ends with .bin");
   if (file.id_bytes() == 2 ? largest != values - 1 && largest != values - 100
                            : largest < values / 2)
     return;

@@ -86,7 +86,8 @@ constexpr Format kFormats[] = {
     {"\x80\4"sv, "a pickle of Python", kNoText},
     {"\x80\5"sv, "a pickle of Python", kNoText},
     {"\n?\n\5<unk>"sv, "a vocabulary of SentencePiece",
-     "a tokenizer.json of the same model is read"},
+     "it is not read here, and neither is its tokenizer.json; byte-level BPE is, as GPT-2, Llama 3 "
+     "and Qwen have it"},
     {"\x89PNG\r\n\x1a\n"sv, "a picture", kNoText},
     {"\xff\xd8\xff"sv, "a picture", kNoText},
     {"GIF8?a"sv, "a picture", kNoText},

@@ -39,8 +39,9 @@ class EvaluationMode {
 std::vector<int64_t> bytes_of_tokens(const Tokenizer& tokenizer) {
   std::vector<int64_t> bytes;
   if (!tokenizer.has_text()) return bytes;
+  const int64_t end = tokenizer.end_of_text();
   for (int64_t id = 0; id < tokenizer.vocab_size(); ++id) {
-    const bool ends = id == tokenizer.end_of_text();
+    const bool ends = id == end;
     bytes.push_back(ends ? 0 : std::ssize(tokenizer.decode({&id, 1})));
     if (bytes.back() == 0 && !ends) return {};
   }

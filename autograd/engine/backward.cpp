@@ -38,7 +38,7 @@ class Walk {
   Walk(const Destination& destination, const WalkOptions& options)
       : destination_(destination),
         options_(options),
-        survey_(destination, options.oldest, options.retain_graph) {}
+        survey_(destination, options.oldest, options.retain_graph, options.op) {}
 
   // A walk starts, or goes on, at `output` with its gradient; ones if undefined. look() comes
   // first, so that a graph that cannot be walked is refused while nothing has changed yet.
@@ -46,7 +46,7 @@ class Walk {
     check_defined(options_.op, output);
     INK_CHECK(output.requires_grad(), options_.op,
               ": the tensor does not require grad and was not computed from one that does; "
-              "a gradient does only with create_graph");
+              "what grad() returns does with create_graph alone");
     INK_CHECK(gradient.defined() || output.numel() == 1, options_.op,
               ": expected a tensor with one element, got ", output.shape(),
               "; pass the gradient to start from, or reduce it first (sum, mean)");
@@ -55,7 +55,7 @@ class Walk {
   }
   void start(const Tensor& output, const Tensor& gradient) {
     deliver(output.slot(), gradient.defined() ? gradient : detail::first_gradient(output),
-            "backward");
+            options_.op);
   }
 
   // Visits the newest pending node until none is left. A node is older than all that use its

@@ -19,10 +19,10 @@ void Survey::claim(const std::shared_ptr<Node>& node) {
   // A hook or a vjp may walk the graph that is being walked, but must not free it.
   const bool allowed =
       node->walks == 0 || (retain_graph_ && (!freeing || node->freeing_thread == thread));
-  INK_CHECK(allowed, "backward: the graph through ", node->name,
+  INK_CHECK(allowed, op_, ": the graph through ", node->name,
             " is being walked already, by another thread or by the walk that this one is part of; "
             "give each a graph of its own, or pass retain_graph to all of them");
-  INK_CHECK(!node->freed, "backward: the graph through ", node->name,
+  INK_CHECK(!node->freed, op_, ": the graph through ", node->name,
             " was freed by an earlier walk; detach() what is kept of an earlier step, pass "
             "retain_graph to the first walk, or run the forward again");
   if (node->walks == 0) node->freeing_thread = retain_graph_ ? nullptr : thread;

@@ -21,8 +21,8 @@ using Destination = std::function<Tensor*(const std::shared_ptr<GradSlot>&)>;
 class Survey {
  public:
   /// oldest: nodes up to this order lead to no gradient that is wanted.
-  Survey(const Destination& destination, uint64_t oldest, bool retain_graph)
-      : destination_(destination), oldest_(oldest), retain_graph_(retain_graph) {}
+  Survey(const Destination& destination, uint64_t oldest, bool retain_graph, const char* op)
+      : destination_(destination), oldest_(oldest), retain_graph_(retain_graph), op_(op) {}
   ~Survey();
   Survey(const Survey&) = delete;
   Survey& operator=(const Survey&) = delete;
@@ -45,6 +45,7 @@ class Survey {
   const Destination& destination_;
   const uint64_t oldest_;
   const bool retain_graph_;
+  const char* const op_;                               // for errors
   std::unordered_map<const Node*, bool> leads_;        // for each node that add() met
   std::unordered_map<const GradSlot*, int64_t> uses_;  // edges to leaves with hooks, not walked yet
   std::vector<std::shared_ptr<Node>> claimed_;

@@ -368,10 +368,11 @@ void compare_gradients(const CheckedFunction& f, const Tensors& inputs, const Te
     const CheckedInput input = judge(pairs, k, options);
     if (input.ok) continue;
     report.ok = false;
-    report.note =
-        detail::joined({"under create_graph the gradient of a tensor ", leaves[k].shape(), " is ",
-                        input.analytic, " at ", input.place, ", without it ", input.numeric,
-                        ": what a vjp returns if (grad_enabled()) is wrong"});
+    report.note = detail::joined(
+        {"under create_graph the gradient of a tensor ", leaves[k].shape(), " is ", input.analytic,
+         " at ", input.place, ", without it ", input.numeric,
+         ": what a vjp returns if (grad_enabled()) is not what it returns else; gradcheck "
+         "tells whether that is right"});
   }
 }
 

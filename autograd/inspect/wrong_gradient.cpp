@@ -573,7 +573,8 @@ std::ostream& operator<<(std::ostream& out, const WrongGradient& wrong) {
     case WrongGradient::fails:
       return out << "; its definition fails too, at " << wrong.fails_at << ": the formula is wrong";
     case WrongGradient::none:
-      return out << "; it is an op without a definition: its vjp is wrong";
+      return out
+             << "; it is an op without a definition: its vjp, its kernel or its formula is wrong";
     case WrongGradient::not_known:
       break;
   }

@@ -10,12 +10,13 @@
 
 namespace ink {
 
-/// A reduction combines with one operation, join: eight values at a time in a tree, in type Near,
-/// and the results of that in type Far. Far is double for sums of floats, so that the error does
-/// not grow with the length.
+/// int64_t for integers and bool, double for floats.
 template <class T>
 using wide_t = std::conditional_t<std::is_integral_v<T>, int64_t, double>;
 
+/// A reduction combines with one operation, join: eight values at a time in a tree, in type Near,
+/// and the results of that in type Far. Far is double for sums of floats, so that the error does
+/// not grow with the length.
 template <class T>
 struct Sum {
   using Near = std::conditional_t<std::is_same_v<T, bool>, int64_t, compute_t<T>>;

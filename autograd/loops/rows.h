@@ -103,8 +103,8 @@ void check_rows(const char* op, std::initializer_list<const Array*> arrays);
 }  // namespace detail
 
 /// Rows of y from rows of the x..., all of one shape and one floating dtype, in parallel, computed
-/// in C, float or double:  f(n, C* y, const C*... x). Throws as KERNEL_CPU's kernels do, on arrays
-/// that are not contiguous: an op calls contiguous() first, also for the gradient that it is given.
+/// in C, float or double:  f(n, C* y, const C*... x). Throws on arrays that check_rows() refuses: an
+/// op calls contiguous() first, also for the gradient that it is given.
 template <class F, class... Inputs>
 void map_rows(const char* op, const F& f, Array& y, const Inputs&... x) {
   detail::check_rows(op, {&y, &static_cast<const Array&>(x)...});
@@ -189,8 +189,8 @@ template <class C, class F>
                           std::index_sequence_for<F>{}, f)[0];
 }
 
-/// The sum of the terms f(i) for i < n but the largest, 1, given the sum of all; exact to the last
-/// digits if total < one_term.
+/// The sum of the terms f(i), i < n, without the largest one, which is 1. total is the sum of all.
+/// If total < one_term, so that total - 1 would lose digits, the terms below 1/2 are added again.
 template <class C, class F>
 [[gnu::always_inline]] inline C others_of(C total, C one_term, int64_t n, const F& f) {
   if (!(total < one_term)) return total - 1;

@@ -294,7 +294,8 @@ Tensor index(const Tensor& x, const Tensor& indices) {
   if (indices.dtype() == boolean) return index(x, std::vector<Tensor>{indices});
   INK_CHECK(x.dim() > 0, "index: a scalar has no dimension to choose from");
   check_ids("index", indices, 0, x.shape(), true);
-  const int64_t n = x.shape()[0];  // ids below -n stay as they are
+  // n is added to ids in [-n, 0). Those below -n stay, so that the kernel reports them as they are.
+  const int64_t n = x.shape()[0];
   const Tensor ids = where((indices < 0) == (indices >= -n), indices + n, indices);
   const Tensor all_ids = spread(ids, 0, x.shape());
   Shape shape = ids.shape();

@@ -230,7 +230,7 @@ struct Norm {
   bool centred;
   double eps;
 
-  Tensor defined(const Tensor& input, const Tensor& weight, const Tensor& bias) const {
+  Tensor by_definition(const Tensor& input, const Tensor& weight, const Tensor& bias) const {
     const Tensor x = input.to(weight.dtype());
     const Tensor from = centred ? x - mean(x, {-1}, true) : x;
     const Tensor y = from * rsqrt(mean(from * from, {-1}, true) + eps) * weight;
@@ -238,7 +238,7 @@ struct Norm {
   }
   // dx, dw and db in basic ops, so that they can be differentiated again. None depends on the bias.
   Grads gradients(const Tensor& x, const Tensor& weight, const Tensor& dy) const {
-    const auto definition = [this](auto& in) { return defined(in[0], in[1], {}); };
+    const auto definition = [this](auto& in) { return by_definition(in[0], in[1], {}); };
     Grads grads = differentiate(definition, {x, weight}, dy);
     grads.push_back(centred ? sum_to(dy.to(weight.dtype()), weight.shape()) : Tensor());
     return grads;
@@ -275,7 +275,7 @@ Tensor Norm::operator()(const Tensor& input, const Tensor& weight, const Tensor&
   INK_CHECK(input.is_floating(), name, ": expected a floating dtype, got ", input.dtype());
   const Tensor w = norm_weight(name, weight, input);
   const Tensor b = bias.defined() ? norm_parameter(name, "bias", bias, input) : bias;
-  if (composed()) return defined(input, w, b);
+  if (composed()) return by_definition(input, w, b);
   const Tensor x = input.contiguous();
   Tensor y = empty(x.shape(), {autocast(x.dtype()), x.device()});
   auto [mean, rstd] = moments(x, w);

@@ -172,15 +172,16 @@ TEST(Graph, RefusalsNameTheOpAndTheWayOut) {
             "(sum, mean)");
   EXPECT_EQ(error_of([&] { x.detach().backward(); }),
             "backward: the tensor does not require grad and was not computed from one that does; "
-            "a gradient does only with create_graph");
+            "what grad() returns does with create_graph alone");
   EXPECT_EQ(error_of([&] { grad(sum(grad(sum(x * x), x)[0]), x); }),
             "grad: the tensor does not require grad and was not computed from one that does; "
-            "a gradient does only with create_graph");
+            "what grad() returns does with create_graph alone");
   const Tensor loss = sum(x * x);
   loss.backward();
   EXPECT_EQ(error_of([&] { loss.backward(); }),
             "backward: the graph through mul was freed by an earlier walk; detach() what is kept "
             "of an earlier step, pass retain_graph to the first walk, or run the forward again");
+  EXPECT_EQ(error_of([&] { grad(loss, x); }).rfind("grad: the graph through mul was freed", 0), 0u);
   EXPECT_EQ(error_of([&] { (x * x).backward(ones({3}, f64)); }),
             "backward: expected a gradient of shape (2,), got (3,)");
   EXPECT_EQ(error_of([&] { grad({sum(x)}, {ones({1})}); }),

@@ -168,7 +168,7 @@ TEST(GraphThreads, ThreadsThatShareAnInnerNode) {
           EXPECT_NEAR(found[t][0].tolist()[63], 2 * std::cos(u) * u, 1e-12);
           ++right;
         } else {
-          EXPECT_EQ(errors[t].rfind("backward: the graph through ", 0), 0u) << errors[t];
+          EXPECT_NE(errors[t].find(": the graph through "), std::string::npos) << errors[t];
           EXPECT_FALSE(losses[t].slot()->node->freed);
         }
       }

@@ -221,5 +221,27 @@ TEST_F(DataOfRuns, WeightsGoOnWithDataOfTheirVocabulary) {
                "is 1285, outside the vocabulary of 2 (char); name its text itself, or");
 }
 
+// What a pipe held is not there any more, and all of another text would be measured.
+TEST_F(DataOfRuns, AdviceAfterAPipeDoesNotMeasureWhatWasLearned) {
+  std::ofstream(path("p.txt")) << std::string(3000, 'a') + std::string(3000, 'b');
+  const std::string out = " --out_dir " + path("out");
+  ASSERT_EQ(run_shell("cat " + path("p.txt") + " | " + train("--data /dev/stdin" + out)).code, 0);
+  const Ran gone = run_shell("inkling eval" + out + " </dev/null");
+  EXPECT_EQ(gone.code, 1);
+  EXPECT_NE(gone.err.find("train --init_from resume --data FILE --final_eval whole goes on"),
+            std::string::npos)
+      << gone.err;
+}
+
+// Nothing would be learned of them, and what is saved would name them.
+TEST_F(DataOfRuns, AFinishedRunTakesNoOtherData) {
+  std::ofstream(path("a.txt")) << std::string(3000, 'a') + std::string(3000, 'b');
+  std::ofstream(path("b.txt")) << std::string(3000, 'b') + std::string(3000, 'a');
+  const std::string out = " --out_dir " + path("out");
+  ASSERT_EQ(run_shell(train("--data " + path("a.txt") + out)).code, 0);
+  expect_error("inkling train --init_from resume --data_changed --data " + path("b.txt") + out, 2,
+               " has all its 20 steps and would learn nothing of other data");
+}
+
 }  // namespace
 }  // namespace ink

@@ -338,7 +338,7 @@ TEST(DataFiles, WellKnownFormatsAreNamed) {
            {raw("c6d7340103000000"), "weights or another file of llm.c; it holds no text"},
            {raw("88d8340101000000"), "token ids of llm.c; --data reads them, if they are called"},
            {raw("a1d9340107000000"), "token ids of llm.c"},
-           {raw("0a0e0a053c756e6b3e15"), "a vocabulary of SentencePiece; a tokenizer.json"},
+           {raw("0a0e0a053c756e6b3e15"), "a vocabulary of SentencePiece; it is not read here"},
            {"LZIP" + raw("010c"), "lzip; unpack it: lzip --decompress --keep "},
            {raw("789c4b4c4a0600024d0127"), "data compressed by zlib"},
            {raw("78014b4c4a0100"), "data compressed by zlib"},
@@ -600,6 +600,7 @@ TEST(DataFiles, TextsOfAFolderStandApartByTheirNames) {
     std::filesystem::remove_all(folder / "d");
     return files;
   };
+  EXPECT_EQ(got({"train.txt", "dev.txt"}).find("train.txt | dev.txt; "), 0u);
   EXPECT_EQ(got({"train.txt", "valid.txt", "test.txt", "README.md"}),
             "train.txt | valid.txt; 1 text file, train.txt, and to validate on, valid.txt; left "
             "out: test.txt, README.md");

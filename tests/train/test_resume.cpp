@@ -67,8 +67,8 @@ TEST_F(Resume, SaysWhichCharactersTheVocabularyLacks) {
   const std::string out = " --out_dir " + path("out"), other = out + " --data " + path("b.txt");
   ASSERT_EQ(run_shell(train("--max_iters 1 --data " + path("a.txt") + out)).code, 0);
   const std::string lacks = " lacks characters of --data: '?'; take them out";
-  for (const char* command :
-       {"train --init_from resume", "train --init_from resume --data_changed", "eval"})
+  for (const char* command : {"train --init_from resume",
+                              "train --init_from resume --data_changed --max_iters 2", "eval"})
     expect_error("inkling " + (command + other), 1, lacks);
 }
 

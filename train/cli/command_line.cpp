@@ -160,6 +160,11 @@ DataFiles files_of_run(const SavedRun& run, const TrainConfig& config, const cha
   } catch (const Error& error) {
     if (config.data != run.config.data || config.val_data != run.config.val_data) throw;
     const std::string what = error.what();  // begins with the option
+    const bool was_pipe = std::any_of(config.data.begin(), config.data.end(), is_read_once);
+    if (was_pipe)  // of another text, eval measures all
+      advice =
+          "; with a file that holds the same, train --init_from resume --data FILE --final_eval "
+          "whole goes on, and measures what it validates on";
     const char* place = what.starts_with("--val_data") ? "; name its new place: --val_data PLACE"
                                                        : "; name its new place: --data PLACE";
     detail::fail({run.folder.string(), " was trained with ", what, *advice ? advice : place});

@@ -171,7 +171,15 @@ int gradcheck_command(const Arguments& arguments) {
     check_op(row, second, line);
     finish(line);
   }
-  for (const ModuleCase& row : module_cases()) {
+  const std::vector<ModuleCase> modules = [&] {
+    try {
+      return module_cases();
+    } catch (const Error&) {  // a layer cannot be made; what was found before is told
+      print_failed(console, failed);
+      throw;
+    }
+  }();
+  for (const ModuleCase& row : modules) {
     if (row.name.find(only) == std::string::npos) continue;
     Line line;
     line.name = row.name;

@@ -200,6 +200,8 @@ int eval_command(const Arguments& arguments) {
     const bool same_task = !config.task().empty() && config.task() == loaded.config.task(),
                moved = !loaded.data.empty() && fingerprint_of(config) == loaded.data;
     if (!same_task && !moved) config.val_fraction = 1;  // the whole of it
+    if (config.pack == "within" && config.task().empty() && !data_files(data, {}).are_prepared)
+      config.pack = "across";  // other texts have no documents
   }
   const auto dataset = data.empty() ? make_dataset(config, loaded.tokenizer)
                                     : make_other_dataset(config, loaded, "eval");

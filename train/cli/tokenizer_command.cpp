@@ -71,6 +71,10 @@ int train_tokenizer(const Arguments& arguments) {
   if (!command.parse(arguments)) return kOk;
   if (texts.empty()) throw UsageError("tokenizer train: expected text files, got none");
   if (out.empty()) throw UsageError("tokenizer train: expected --out FILE.json");
+  const std::filesystem::path name = out;
+  if (bpe::is_file_of_others(name) || name == "byte" || name == "char")
+    throw UsageError("--out: " + printable(out, 200) +
+                     " means something else where a tokenizer is named; write tokenizer.json");
   check_writable("--out", out);
   const bpe::Splitter splitter = [&] {
     try {

@@ -762,6 +762,11 @@ int train(const Arguments& arguments) {
     if (config.max_iters < saved->step)
       throw UsageError(fmt::format("--max_iters {}: {} has done {} steps; expected as many or more",
                                    config.max_iters, config.out_dir, saved->step));
+    if (config.data_changed && config.max_iters == saved->step)
+      throw UsageError(fmt::format(
+          "--data_changed: {} has all its {} steps and would learn nothing of other data; give a "
+          "larger --max_iters, or measure them: {}",
+          config.out_dir, saved->step, typed("eval --data FILE")));
   }
   if (options.print_config) {
     print_config(config);

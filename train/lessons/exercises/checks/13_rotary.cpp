@@ -81,7 +81,7 @@ Exercise rotary_exercise(rotary_check::F rotate) {
   using namespace rotary_check;
   return {
       "13_rotary",
-      "lesson 7",
+      "lesson 11",
       {"Two numbers a and b are a point in the plane. How does a rotation by an angle change "
        "it, and which angle does position t have?",
        "speeds = pow(10000, -2 i / d) for i in 0 .. d/2 - 1, and angles = outer(positions, "
