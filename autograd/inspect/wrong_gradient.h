@@ -49,8 +49,8 @@ struct OpsCheck {
 /// Runs `forward` in f64 again and again. Each time it moves one input of one op a little, just
 /// before that op runs, and compares the change of the op's outputs with what its vjp says.
 /// `forward` must compute the same every time; it always starts in the caller's context, and draws
-/// the same numbers from default_generator(). If an op fails, the same is done under Composed, which
-/// tells whether the op's definition fails, too. Does what check_vjps does as well.
+/// the same numbers from default_generator(). If an op fails, the same is done under Composed,
+/// which tells whether the op's definition fails, too. Does what check_vjps does as well.
 OpsCheck check_ops(const std::function<void()>& forward, uint64_t seed = 1);
 /// Runs `forward` once, and the vjp of each op with upstream gradients as a walk may bring them:
 /// sums to add to, gradients that are not contiguous, expanded or undefined. What the vjp returns

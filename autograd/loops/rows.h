@@ -103,8 +103,8 @@ void check_rows(const char* op, std::initializer_list<const Array*> arrays);
 }  // namespace detail
 
 /// Rows of y from rows of the x..., all of one shape and one floating dtype, in parallel, computed
-/// in C, float or double:  f(n, C* y, const C*... x). Throws on arrays that check_rows() refuses: an
-/// op calls contiguous() first, also for the gradient that it is given.
+/// in C, float or double:  f(n, C* y, const C*... x). Throws on arrays that check_rows() refuses:
+/// an op calls contiguous() first, also for the gradient that it is given.
 template <class F, class... Inputs>
 void map_rows(const char* op, const F& f, Array& y, const Inputs&... x) {
   detail::check_rows(op, {&y, &static_cast<const Array&>(x)...});
