@@ -43,7 +43,7 @@ void binary(Array& y, const Array& a, const Array& b, BinaryOp op) {
     return map("add", y, AddMixed(), a, b);
   if (op == BinaryOp::add && a.dtype() == bf16 && b.dtype() == f32)
     return map("add", y, AddMixed(), b, a);
-  if (a.dtype() == bf16 && b.dtype() == f32)
+  if ((op == BinaryOp::mul || op == BinaryOp::div) && a.dtype() == bf16 && b.dtype() == f32)
     return map(name_of(op), y, ByFactor{op == BinaryOp::div}, a, b);
   visit(op, [&]<class F>(F) {
     for_domain<F>(name_of(op), a.dtype(),

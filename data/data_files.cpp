@@ -211,7 +211,7 @@ DataFiles files_of_folder(const fs::path& folder) {
   const Paths& files = all.files;
   if (std::count(files.begin(), files.end(), folder / kPreparedFile) > 0)
     return {{folder / kPreparedFile}, {}, true, true, ""};
-  INK_CHECK(std::count(files.begin(), files.end(), folder / "preparing.json") == 0, folder.string(),
+  INK_CHECK(std::count(files.begin(), files.end(), folder / kPreparingFile) == 0, folder.string(),
             ": prepare was stopped in this folder; give it the same command to go on");
   const Paths trains = known_ids(files, "train"), vals = known_ids(files, "val");
   const auto is_numbered = [](const Paths& ids) {

@@ -35,7 +35,6 @@ namespace fs = std::filesystem;
 using nlohmann::json;
 
 constexpr const char* kTokenizerFile = "tokenizer.json";
-constexpr const char* kPreparingFile = "preparing.json";
 constexpr const char* kUnpackedFile = "unpacked.tmp";
 constexpr size_t kBatch = size_t{4} << 20, kPart = size_t{256} << 10;  // bytes of text
 

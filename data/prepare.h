@@ -80,5 +80,6 @@ OpenShard open_shard(const std::string& name, std::span<const std::byte> bytes,
 
 /// The files of a folder that prepare wrote are named so.
 inline constexpr const char* kPreparedFile = "prepared.json";
+inline constexpr const char* kPreparingFile = "preparing.json";  // until it has finished
 
 }  // namespace ink

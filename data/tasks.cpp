@@ -227,8 +227,7 @@ std::string TaskDataset::summary() const {
 void TaskDataset::fill_row(uint64_t seed, uint64_t index, bool validates, Row row) const {
   const size_t length = row.x.size() + 1;
   INK_CHECK(kind_->ask != nullptr || length > 4, "task:modular: a block of ", length - 1,
-            " holds no answer; expected a --block_size of "
-            "4 or more");
+            " holds no answer; expected a --block_size of 4 or more");
   Draws draws(seed, index);
   std::string text;
   std::vector<float> best;

@@ -98,6 +98,17 @@ std::string TrainConfig::task() const {
   return data[0].substr(kPrefix.size());
 }
 
+int64_t bpe_vocab_size(const std::string& tokenizer) {
+  const std::string size = tokenizer.substr(4);
+  const bool is_number = !size.empty() && size.size() < 18 &&
+                         size.find_first_not_of("0123456789") == std::string::npos;
+  INK_CHECK(is_number, "config: tokenizer is '", printable(tokenizer, 60),
+            "'; expected bpe:N, a vocabulary of N tokens to be learned from texts");
+  const int64_t tokens = std::stoll(size);
+  check_limits("config: tokenizer bpe:N", Limits{257, bpe::kMostTokens}, tokens);
+  return tokens;
+}
+
 void TrainConfig::check() const {
   INK_CHECK(dataset == "fables" || !data.empty(), "config: dataset is '", printable(dataset, 60),
             "'; expected fables; for text of your own use --data FILE (nanoGPT has such a text in ",
@@ -126,15 +137,7 @@ void TrainConfig::check() const {
   INK_CHECK(!tokenizer.empty(),
             "config: tokenizer: expected char, byte, bpe:N or the name of a file, got "
             "none");
-  if (tokenizer.starts_with("bpe:")) {
-    const std::string size = tokenizer.substr(4);
-    const bool is_number = !size.empty() && size.size() < 18 &&
-                           size.find_first_not_of("0123456789") == std::string::npos;
-    INK_CHECK(is_number, "config: tokenizer is '", printable(tokenizer, 60),
-              "'; expected bpe:N, a vocabulary of N tokens to be learned from texts");
-    check_limits("config: tokenizer bpe:N", Limits{257, bpe::kMostTokens},
-                 int64_t{std::stoll(size)});
-  }
+  if (tokenizer.starts_with("bpe:")) bpe_vocab_size(tokenizer);
   INK_CHECK(!init_from.empty(),
             "config: init_from: expected scratch, resume or a folder, got none");
   INK_CHECK(!out_dir.empty(), "config: out_dir: expected the name of a folder, got none");

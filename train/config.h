@@ -94,6 +94,9 @@ struct TrainConfig {
   void check() const;
 };
 
+/// The N of a tokenizer "bpe:N". Throws if it is no number, or not within bpe's limits.
+int64_t bpe_vocab_size(const std::string& tokenizer);
+
 /// Calls f(name, field, help, limits) for each field in order. The command line, the config file,
 /// the saved config and the printed one are made from this. To add a field, add a member above and
 /// a line here. Of the models' own settings, those of c.model, or all.

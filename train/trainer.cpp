@@ -197,7 +197,7 @@ std::shared_ptr<const Tokenizer> named_tokenizer(const std::string& name, const 
     check_learned_from(files, name);
     bpe::Pieces pieces;
     bpe::TrainOptions options;
-    options.vocab_size = std::stoll(name.substr(4));
+    options.vocab_size = bpe_vocab_size(name);
     const bpe::Splitter splitter(bpe::named_cuts(options.pattern));
     for_each_training_text(files, val_fraction, [&](const TextFile& text, std::string_view part) {
       bpe::count_pieces(pieces, part, splitter, [&](size_t begin, size_t end) {

@@ -46,7 +46,7 @@ class Walk {
     check_defined(options_.op, output);
     INK_CHECK(output.requires_grad(), options_.op,
               ": the tensor does not require grad and was not computed from one that does; "
-              "what grad() returns does with create_graph alone");
+              "a result of grad() does so only with create_graph");
     INK_CHECK(gradient.defined() || output.numel() == 1, options_.op,
               ": expected a tensor with one element, got ", output.shape(),
               "; pass the gradient to start from, or reduce it first (sum, mean)");

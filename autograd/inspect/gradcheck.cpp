@@ -371,8 +371,8 @@ void compare_gradients(const CheckedFunction& f, const Tensors& inputs, const Te
     report.note = detail::joined(
         {"under create_graph the gradient of a tensor ", leaves[k].shape(), " is ", input.analytic,
          " at ", input.place, ", without it ", input.numeric,
-         ": what a vjp returns if (grad_enabled()) is not what it returns else; gradcheck "
-         "tells whether that is right"});
+         ": a vjp returns something else if (grad_enabled()); gradcheck checks what it returns "
+         "otherwise"});
   }
 }
 

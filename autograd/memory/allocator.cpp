@@ -175,7 +175,7 @@ class CpuAllocator {
     void* block = fits() ? map(size) : nullptr;
     INK_CHECK(block != nullptr, "memory: cannot allocate ", bytes,
               " bytes on cpu: ", stats_.bytes_in_use, " in use of ", physical_memory(),
-              " bytes in the machine", fits() ? ", of which a limit (ulimit -v) gives no more" : "",
+              " bytes in the machine", fits() ? ", but a limit (ulimit -v) allows no more" : "",
               "; use a smaller batch, block or model");
     return block;
   }

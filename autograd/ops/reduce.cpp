@@ -144,7 +144,7 @@ Tensor all(const Tensor& x, const Shape& dims, Flag keepdim) {
   return test("all", ReduceOp::min, x, dims, keepdim);
 }
 
-// The sum over the dimensions in which `shape` is broadcast to x's: the gradient of what was.
+// The sum over all dimensions along which a tensor of this shape would be broadcast to x's.
 Tensor sum_to(const Tensor& x, const Shape& shape) {
   check_defined("sum_to", x);
   if (x.shape() == shape) return x;

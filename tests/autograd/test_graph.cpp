@@ -172,10 +172,10 @@ TEST(Graph, RefusalsNameTheOpAndTheWayOut) {
             "(sum, mean)");
   EXPECT_EQ(error_of([&] { x.detach().backward(); }),
             "backward: the tensor does not require grad and was not computed from one that does; "
-            "what grad() returns does with create_graph alone");
+            "a result of grad() does so only with create_graph");
   EXPECT_EQ(error_of([&] { grad(sum(grad(sum(x * x), x)[0]), x); }),
             "grad: the tensor does not require grad and was not computed from one that does; "
-            "what grad() returns does with create_graph alone");
+            "a result of grad() does so only with create_graph");
   const Tensor loss = sum(x * x);
   loss.backward();
   EXPECT_EQ(error_of([&] { loss.backward(); }),

@@ -226,7 +226,8 @@ TEST(RunReport, AResumedRunKeepsWhatItWasTrainedWith) {
 TEST(RunReport, ARunWithoutReportIsNoFinishedOne) {
   const TempFolder folder;
   const fs::path out = folder / "run";
-  ASSERT_EQ(train(out, "--max_iters 1000000 --max_minutes 0.01 --report off").code, 0);
+  ASSERT_EQ(train(out, "--max_iters 1000000 --max_minutes 0.01 --log_interval 1 --report off").code,
+            0);
   const Json run = read_run(out);
   EXPECT_EQ(run.at("state"), "stopped");
   EXPECT_EQ(run.at("max_iters"), 1000000);

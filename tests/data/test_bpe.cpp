@@ -689,6 +689,8 @@ TEST(Bpe, InTheProgram) {
     EXPECT_NE(refused.err.find("tokenizer"), std::string::npos) << refused.err;
   }
   EXPECT_EQ(run_program("tokenizer encode --tokenizer bpe:300 " + text_file).code, 2);
+  for (const char* name : {"vocab.json", "byte", "x.tiktoken"})
+    EXPECT_EQ(run_program("tokenizer train " + text_file + " --out " + name).code, 2) << name;
 }
 
 }  // namespace

@@ -221,6 +221,28 @@ TEST_F(DataOfRuns, WeightsGoOnWithDataOfTheirVocabulary) {
                "is 1285, outside the vocabulary of 2 (char); name its text itself, or");
 }
 
+TEST_F(DataOfRuns, WhatPrepareHasNotFinishedIsTold) {
+  fs::create_directory(path("half"));
+  std::ofstream(path("half/preparing.json")) << "{}";
+  expect_error(train("--data " + path("half") + " --out_dir " + path("out")), 1,
+               "half: prepare was stopped in this folder; give it the same command to go on");
+}
+
+// A run within documents can be measured on a text, which has none.
+TEST_F(DataOfRuns, ARunWithinDocumentsMeasuresTexts) {
+  std::ofstream(path("a.txt")) << std::string(3000, 'a') + std::string(3000, 'b');
+  const std::string out = " --out_dir " + path("out");
+  ASSERT_EQ(
+      run_shell("inkling prepare --tokenizer byte --out_dir " + path("p") + " " + path("a.txt"))
+          .code,
+      0);
+  const Ran ran =
+      run_shell(train("--data " + path("p") + " --val_data " + path("p") + " --pack within" + out));
+  ASSERT_EQ(ran.code, 0) << ran.err;
+  const Ran measured = run_shell("inkling eval --data " + path("a.txt") + out);
+  EXPECT_EQ(measured.code, 0) << measured.err;
+}
+
 // What a pipe held is not there any more, and all of another text would be measured.
 TEST_F(DataOfRuns, AdviceAfterAPipeDoesNotMeasureWhatWasLearned) {
   std::ofstream(path("p.txt")) << std::string(3000, 'a') + std::string(3000, 'b');

@@ -615,6 +615,10 @@ TEST(TokenDataset, SaysWhereAnIdIsAMark) {
               }).find(", which is " + std::to_string(mark) + " with a sign; expected ids of a "),
               std::string::npos);
   }
+  const TokenDataset twos(folder.write("train.u32", raw_bytes(std::vector<uint16_t>(200, 49))),
+                          nullptr);
+  EXPECT_NE(said.find("if its ids have 2 bytes, give the file a name that ends with .bin"),
+            std::string::npos);
   set_log_callback({});
 }
 

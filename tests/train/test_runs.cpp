@@ -271,7 +271,7 @@ TEST_F(Runs, EvaluationsKnowTheTextOfTheirRun) {
   // What it validates on is apart: that is to be measured.
   ASSERT_EQ(run_shell(here + train("--data a.txt --val_data place/b.txt --out_dir two")).code, 0);
   const Ran apart = run_shell(here + "inkling eval --out_dir two");
-  EXPECT_NE(apart.out.find(" tokens of place/b.txt, apart from a.txt: "), std::string::npos)
+  EXPECT_NE(apart.out.find(" tokens of place/b.txt; trained on a.txt: "), std::string::npos)
       << apart.out << apart.err;
   fs::rename(path("place"), path("moved"));
   expect_error(here + "inkling eval --out_dir two", 1,

@@ -221,7 +221,7 @@ int eval_command(const Arguments& arguments) {
   text += fmt::format(" nats per token{}{} over {} tokens of {}{}",
                       bits ? ", " + fixed_number(*bits) + " bits per byte" : "",
                       evaluation.answers ? ", " + answers_text(*evaluation.answers) : "",
-                      evaluation.tokens, apart.empty() ? "" : apart + ", apart from ",
+                      evaluation.tokens, apart.empty() ? "" : apart + "; trained on ",
                       dataset->summary());
   show(printable(text) + "\n");
   return kOk;

@@ -11,6 +11,7 @@
 #include "autograd/inspect/machine.h"
 #include "autograd/io/foreign.h"
 #include "data/file.h"
+#include "train/checkpoint.h"
 #include "train/report/numbers.h"
 #include "train/report/probe.h"
 

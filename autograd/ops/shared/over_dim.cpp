@@ -10,7 +10,8 @@ Tensor over_dim(const OverDim& op, const Tensor& x, int64_t dim) {
   const DType dtype = x.dtype(), sums = dtype == bf16 ? f32 : dtype;
   INK_CHECK(x.is_floating(), op.name, ": expected a floating dtype, got ", dtype);
   if (x.dim() == 0) return shown_as(op.name, view(over_dim(op, view(x, {1}), 0), {}));
-  if (composed()) return x.numel() == 0 ? x : op.definition(x, d);  // it needs an element
+  if (composed())
+    return x.numel() == 0 ? x : op.definition(x, d);  // the definition needs an element
   const bool short_rows = x.size(d) < op.shortest_row && x.device().is_cpu();
   const bool by_kernel = d == x.dim() - 1 && !short_rows;
   Tensor y;

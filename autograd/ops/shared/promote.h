@@ -74,8 +74,9 @@ inline std::pair<Tensor, Tensor> promoted(const char* op, const Tensor& a, const
   return {to(a, dtype), to(b, dtype)};
 }
 
-/// y in the dtype of x y or x / y, `meet`. A scalar beside a bf16 tensor keeps its digits there, as
-/// a number does, and as in PyTorch on a CPU.
+/// y, converted for a product or quotient whose result has the dtype `meet`. A scalar that
+/// multiplies or divides a bf16 tensor keeps its digits, as a number does, and as in PyTorch on a
+/// CPU.
 inline Tensor factor(const Tensor& y, DType meet) {
   const bool keeps = meet == bf16 && (y.dtype() == f32 || y.dtype() == f64);
   return to(y, keeps ? f32 : meet);
