@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "autograd/autocast.h"
-#include "autograd/base/log.h"
+#include "autograd/io/log.h"
 #include "autograd/memory/device_backend.h"
 
 namespace ink {

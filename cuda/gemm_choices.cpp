@@ -4,9 +4,9 @@
 #include <utility>
 
 #include "autograd/base/check.h"
-#include "autograd/base/log.h"
 #include "autograd/base/text.h"
 #include "autograd/io/atomic_file.h"
+#include "autograd/io/log.h"
 
 namespace ink::cuda {
 namespace {

@@ -13,10 +13,10 @@
 #include <utility>
 
 #include "autograd/base/check.h"
-#include "autograd/base/log.h"
 #include "autograd/base/parallel.h"
 #include "autograd/base/text.h"
 #include "autograd/io/foreign.h"
+#include "autograd/io/log.h"
 #include "data/formats.h"
 #include "data/prepare.h"
 #include "data/splitmix.h"

@@ -10,8 +10,8 @@
 #include <cstring>
 #include <utility>
 
-#include "autograd/base/log.h"
 #include "autograd/io/foreign.h"
+#include "autograd/io/log.h"
 #include "data/formats.h"
 
 namespace ink {

@@ -17,11 +17,11 @@
 #include <utility>
 
 #include "autograd/base/check.h"
-#include "autograd/base/log.h"
 #include "autograd/base/parallel.h"
 #include "autograd/io/atomic_file.h"
 #include "autograd/io/crc64.h"
 #include "autograd/io/foreign.h"
+#include "autograd/io/log.h"
 #include "data/data_files.h"
 #include "data/file.h"
 #include "data/formats.h"

@@ -1,5 +1,6 @@
 #include "nn/batch_norm.h"
 
+#include "autograd/autocast.h"
 #include "autograd/more_ops.h"
 
 namespace ink {

@@ -10,10 +10,10 @@
 #include <vector>
 
 #include "autograd/base/check.h"
-#include "autograd/base/log.h"
 #include "autograd/base/text.h"
 #include "autograd/io/atomic_file.h"
 #include "autograd/io/foreign.h"
+#include "autograd/io/log.h"
 #include "data/file.h"
 
 namespace ink {

@@ -1,7 +1,7 @@
 // A trained model without its trainer: loaded, and let to write.
 #include <utility>
 
-#include "autograd/base/log.h"
+#include "autograd/io/log.h"
 #include "train/checkpoint.h"
 #include "train/trainer.h"
 

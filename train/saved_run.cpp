@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
-#include "autograd/base/log.h"
 #include "autograd/io/foreign.h"
+#include "autograd/io/log.h"
 #include "autograd/random/generator.h"
 #include "data/data_files.h"
 #include "data/file.h"

@@ -15,11 +15,11 @@
 #include <utility>
 #include <vector>
 
-#include "autograd/base/log.h"
 #include "autograd/base/parallel.h"
 #include "autograd/engine/observer.h"
 #include "autograd/inspect/nan_sentinel.h"
 #include "autograd/io/foreign.h"
+#include "autograd/io/log.h"
 #include "autograd/memory/device_backend.h"
 #include "autograd/memory/storage.h"
 #include "autograd/random/generator.h"

@@ -13,9 +13,10 @@
 
 namespace ink {
 
-class Observer;   // engine/observer.h
-class Generator;  // random/generator.h
-struct GemmUnit;  // gemm/units.h
+class Observer;                      // engine/observer.h
+class Generator;                     // random/generator.h
+struct GemmUnit;                     // gemm/units.h
+enum class BernoulliRule : uint8_t;  // random/generator.h
 
 /// Where a run stands in its random streams: dropout and sampling are pure functions of this and
 /// the element's index.
@@ -34,19 +35,13 @@ struct RandomPosition {
   static RandomPosition next();
 };
 
-/// How a build of PyTorch draws the mask of dropout on a CPU. plain: two outputs of the generator
-/// for each element, as PyTorch 2.15 does on any processor. mkl: one output for each call, which
-/// seeds MKL's own MCG31m1 for all elements, as older builds with MKL do on an Intel processor.
-/// rule() of tests/golden/imitate_fixtures.py tells which one a PyTorch follows.
-enum class BernoulliRule { plain, mkl };
-
 struct Context {
   bool grad_enabled = true;          // record a graph? (NoGrad)
   bool composed = false;             // run fused ops as their definitions? (Composed)
   bool recompute = false;            // compute cheap values again in backward? (Recompute)
   bool strict = false;               // compute each row as if it stood alone? (Strict)
   bool skip_init = false;            // give parameters no first values? (init::Skip)
-  DType autocast = DType::f32;       // what fused ops round f32 operands to (Autocast)
+  DType autocast = DType::f32;       // what fused ops round f32 operands to (autocast.h)
   DType default_dtype = DType::f32;  // of the factories and of floating literals
   Device default_device;
   RandomPosition random;
@@ -110,27 +105,6 @@ using Recompute = SetFlag<&Context::recompute, true>;
 /// tokens one by one through a cache give those of the whole text at once, in any batch. A product
 /// of many rows takes as long as so many products of one. A GPU takes no notice.
 using Strict = SetFlag<&Context::strict, true>;
-/// Mixed precision: while it lives, linear, gelu_linear, mlp and linear_cross_entropy round f32
-/// operands to bf16, and layer_norm and rms_norm give bf16 for f32. Their sums are f32, and so are
-/// gradients of f32 tensors. So weights, moments, losses and the residual stream stay f32, and
-/// activations between two linear layers are bf16. Every other op computes in the dtypes it is
-/// given (f32 + bf16 is f32). Only the forward needs the guard. Autocast(f32) switches an outer one
-/// off. Micikevicius et al. 2018.
-struct Autocast : FieldGuard<DType> {
-  [[nodiscard]] explicit Autocast(DType dtype = DType::bf16)
-      : FieldGuard(&Context::autocast, dtype) {
-    INK_CHECK(dtype == DType::bf16 || dtype == DType::f32,
-              "autocast: expected bfloat16 (or float32: none), got ", dtype);
-  }
-};
-/// While it lives, ops follow PyTorch where they otherwise differ, so that two runs can be compared
-/// digit by digit. Dropout draws its mask from default_generator(), as that build of PyTorch does
-/// on a CPU. An attention row that may attend to nothing is NaN. sum and mean of f32 and f64 round
-/// as PyTorch's CPU kernels do in one thread (ops/torch_sum.cpp).
-struct ImitateTorch : FieldGuard<std::optional<BernoulliRule>> {
-  [[nodiscard]] explicit ImitateTorch(BernoulliRule dropout)
-      : FieldGuard(&Context::imitate_torch, dropout) {}
-};
 
 /// Makes threads that wait for work sleep after about 0.1 ms. Call it in the first line of main:
 /// OpenMP reads its environment when it is loaded, so this sets GOMP_SPINCOUNT (libgomp) and
@@ -142,7 +116,5 @@ void set_wait_policy(char** argv);
 
 inline bool grad_enabled() { return context().grad_enabled; }
 inline bool composed() { return context().composed; }
-/// The dtype to which the ops that Autocast lists round an operand of this dtype.
-inline DType autocast(DType dtype) { return dtype == DType::f32 ? context().autocast : dtype; }
 
 }  // namespace ink

@@ -50,12 +50,12 @@ class Walk {
     INK_CHECK(gradient.defined() || output.numel() == 1, options_.op,
               ": expected a tensor with one element, got ", output.shape(),
               "; pass the gradient to start from, or reduce it first (sum, mean)");
-    if (gradient.defined()) output.slot()->check_gradient(options_.op, gradient);
+    if (gradient.defined()) output.slot()->check_gradient(options_.op, gradient.to(output.dtype()));
     survey_.add(output.slot());
   }
   void start(const Tensor& output, const Tensor& gradient) {
-    deliver(output.slot(), gradient.defined() ? gradient : detail::first_gradient(output),
-            options_.op);
+    Tensor g = gradient.defined() ? gradient.to(output.dtype()) : detail::first_gradient(output);
+    deliver(output.slot(), std::move(g), options_.op);
   }
 
   // Visits the newest pending node until none is left. A node is older than all that use its
@@ -204,9 +204,7 @@ void walk(const Destination& destination, const std::vector<Tensor>& outputs, co
             " gradients for ", outputs.size(), " outputs");
   options.retain_graph |= options.create_graph;
   const FlagGuard grad_mode(&Context::grad_enabled, options.create_graph);
-  Grads given = grads.empty() ? Grads(outputs.size()) : grads;
-  for (size_t i = 0; i < outputs.size(); ++i)  // of a tensor without a dtype look() says so
-    if (given[i].defined() && outputs[i].defined()) given[i] = given[i].to(outputs[i].dtype());
+  const Grads given = grads.empty() ? Grads(outputs.size()) : grads;
   Walk steps(destination, options);
   for (size_t i = 0; i < outputs.size(); ++i) steps.look(outputs[i], given[i]);
   for (size_t i = 0; i < outputs.size(); ++i) steps.start(outputs[i], given[i]);

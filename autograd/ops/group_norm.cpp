@@ -1,4 +1,5 @@
 // Norms made of layer_norm: over several dimensions, and over groups of channels.
+#include "autograd/autocast.h"
 #include "autograd/more_ops.h"
 
 namespace ink {

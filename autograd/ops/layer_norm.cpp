@@ -16,6 +16,7 @@
 #include <type_traits>
 #include <utility>
 
+#include "autograd/autocast.h"
 #include "autograd/basic_ops.h"
 #include "autograd/fused_ops.h"
 #include "autograd/kernels/copy.h"

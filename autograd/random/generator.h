@@ -124,6 +124,21 @@ void randint_(T* out, int64_t n, int64_t low, int64_t high, Generator& g);
 /// A random order of 0 .. n-1.
 void randperm_(int64_t* out, int64_t n, Generator& g);
 
+/// How a build of PyTorch draws the mask of dropout on a CPU. plain: two outputs of the generator
+/// for each element, as PyTorch 2.15 does on any processor. mkl: one output for each call, which
+/// seeds MKL's own MCG31m1 for all elements, as older builds with MKL do on an Intel processor.
+/// rule() of tests/golden/imitate_fixtures.py tells which one a PyTorch follows.
+enum class BernoulliRule : uint8_t { plain, mkl };
+
+/// While it lives, ops follow PyTorch where they otherwise differ, so that two runs can be compared
+/// digit by digit. Dropout draws its mask from default_generator(), as that build of PyTorch does
+/// on a CPU. An attention row that may attend to nothing is NaN. sum and mean of f32 and f64 round
+/// as PyTorch's CPU kernels do in one thread (ops/torch_sum.cpp).
+struct ImitateTorch : FieldGuard<std::optional<BernoulliRule>> {
+  [[nodiscard]] explicit ImitateTorch(BernoulliRule dropout)
+      : FieldGuard(&Context::imitate_torch, dropout) {}
+};
+
 /// 1 with probability p, else 0. Throws unless p is in [0, 1].
 void bernoulli_(float* out, int64_t n, double p, Generator& g,
                 BernoulliRule rule = BernoulliRule::plain);

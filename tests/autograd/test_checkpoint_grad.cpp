@@ -13,6 +13,7 @@
 #include "autograd/fused_ops.h"
 #include "autograd/inspect/draw.h"
 #include "autograd/inspect/gradcheck.h"
+#include "autograd/random/generator.h"
 #include "tests/support/error_of.h"
 #include "tests/support/temp_files.h"
 #include "tests/support/test_device.h"

@@ -9,11 +9,11 @@
 #include <string>
 #include <vector>
 
-#include "autograd/base/log.h"
 #include "autograd/basic_ops.h"
 #include "autograd/engine/graph.h"
 #include "autograd/engine/observer.h"
 #include "autograd/fused_ops.h"
+#include "autograd/io/log.h"
 #include "autograd/print.h"
 
 namespace ink {

@@ -18,6 +18,7 @@
 #include <utility>
 #include <vector>
 
+#include "autograd/autocast.h"
 #include "autograd/engine/observer.h"
 #include "autograd/inspect/machine.h"
 #include "autograd/inspect/profiler.h"

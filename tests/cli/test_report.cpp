@@ -23,7 +23,7 @@
 #include <vector>
 
 #include "autograd/autograd.h"
-#include "autograd/base/log.h"
+#include "autograd/io/log.h"
 #include "data/file.h"
 #include "nn/batch_norm.h"
 #include "nn/linear.h"

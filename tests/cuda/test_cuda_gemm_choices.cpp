@@ -10,7 +10,7 @@
 #include "tests/support/error_of.h"
 #include "tests/support/temp_files.h"
 
-#include "autograd/base/log.h"
+#include "autograd/io/log.h"
 #include "cuda/gemm_choices.h"
 
 namespace ink::cuda {

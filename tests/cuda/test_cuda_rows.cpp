@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "autograd/autocast.h"
 #include "autograd/fused_ops.h"
 #include "autograd/kernels/rows.h"
 #include "autograd/random/generator.h"

@@ -23,8 +23,8 @@
 #include <utility>
 #include <vector>
 
-#include "autograd/base/log.h"
 #include "autograd/io/foreign.h"
+#include "autograd/io/log.h"
 #include "data/bpe/train.h"
 #include "tests/support/error_of.h"
 #include "tests/support/peak_memory.h"

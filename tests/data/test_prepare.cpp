@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "autograd/base/context.h"
-#include "autograd/base/log.h"
+#include "autograd/io/log.h"
 #include "data/bpe/train.h"
 #include "data/dataset.h"
 #include "data/file.h"

@@ -11,7 +11,7 @@
 #include <span>
 #include <string>
 
-#include "autograd/base/log.h"
+#include "autograd/io/log.h"
 #include "data/file.h"
 #include "data/tokenizer.h"
 #include "tests/fuzz/fuzz.h"

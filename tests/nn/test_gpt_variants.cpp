@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "autograd/autocast.h"
 #include "autograd/basic_ops.h"
 #include "autograd/inspect/gradcheck.h"
 #include "autograd/random/generator.h"

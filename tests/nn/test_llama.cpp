@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "autograd/autocast.h"
 #include "autograd/ops.h"
 #include "nn/gpt.h"
 #include "nn/gradcheck_module.h"

@@ -1,5 +1,6 @@
 // One line an op: how it is called here with the arguments of PyTorch's.
 #include "ops.h"
+#include "autograd/random/generator.h"
 
 #include <cmath>
 #include <limits>

@@ -13,7 +13,7 @@
 #include <string>
 #include <vector>
 
-#include "autograd/base/log.h"
+#include "autograd/io/log.h"
 #include "autograd/basic_ops.h"
 #include "autograd/more_ops.h"
 #include "data/file.h"

@@ -18,8 +18,8 @@
 #include <vector>
 
 #include "autograd/autocast.h"
-#include "autograd/base/log.h"
 #include "autograd/basic_ops.h"
+#include "autograd/io/log.h"
 #include "nn/gpt.h"
 #include "nn/linear.h"
 #include "nn/llama.h"

@@ -4,6 +4,7 @@
 #include <functional>
 #include <utility>
 
+#include "autograd/autocast.h"
 #include "autograd/engine/checkpoint.h"
 #include "autograd/ops.h"
 

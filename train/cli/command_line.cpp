@@ -30,7 +30,7 @@
 #include <thread>
 #include <vector>
 
-#include "autograd/base/log.h"
+#include "autograd/io/log.h"
 #include "autograd/base/parallel.h"
 #include "autograd/base/text.h"
 #include "autograd/gemm/gemm.h"

@@ -20,7 +20,7 @@
 #include <type_traits>
 #include <utility>
 
-#include "autograd/base/log.h"
+#include "autograd/io/log.h"
 #include "autograd/base/text.h"
 #include "autograd/io/foreign.h"
 #include "data/file.h"

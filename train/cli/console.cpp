@@ -12,8 +12,8 @@
 #include <utility>
 
 #include "autograd/base/check.h"
-#include "autograd/base/log.h"
 #include "autograd/io/foreign.h"
+#include "autograd/io/log.h"
 #include "autograd/io/utf8.h"
 #include "train/cli/command_line.h"
 #include "train/cli/sample_files.h"

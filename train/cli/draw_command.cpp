@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "autograd/autocast.h"
 #include "autograd/engine/grad_store.h"
 #include "autograd/io/foreign.h"
 #include "train/cases/op_case_inputs.h"

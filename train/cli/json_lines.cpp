@@ -12,9 +12,9 @@
 #include <utility>
 #include <vector>
 
-#include "autograd/base/log.h"
 #include "autograd/io/atomic_file.h"
 #include "autograd/io/foreign.h"
+#include "autograd/io/log.h"
 #include "data/file.h"
 
 namespace ink {

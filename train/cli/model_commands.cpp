@@ -8,13 +8,13 @@
 #include <string>
 #include <vector>
 
-#include "autograd/base/log.h"
 #include "autograd/base/parallel.h"
 #include "autograd/base/text.h"
 #include "autograd/gemm/gemm.h"
 #include "autograd/gemm/units.h"
 #include "autograd/io/atomic_file.h"
 #include "autograd/io/foreign.h"
+#include "autograd/io/log.h"
 #include "autograd/memory/device_backend.h"
 #include "data/data_files.h"
 #include "train/cli/attention_page.h"

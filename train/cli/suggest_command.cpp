@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "autograd/base/log.h"
+#include "autograd/io/log.h"
 #include "data/data_files.h"
 #include "train/cli/bench.h"
 #include "train/cli/command_line.h"

@@ -13,7 +13,7 @@
 #include <system_error>
 #include <vector>
 
-#include "autograd/base/log.h"
+#include "autograd/io/log.h"
 #include "autograd/io/atomic_file.h"
 #include "autograd/io/foreign.h"
 #include "data/bpe/train.h"

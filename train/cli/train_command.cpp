@@ -17,7 +17,7 @@
 #include <utility>
 #include <vector>
 
-#include "autograd/base/log.h"
+#include "autograd/io/log.h"
 #include "autograd/base/parallel.h"
 #include "autograd/base/text.h"
 #include "autograd/inspect/machine.h"

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "autograd/autocast.h"
 #include "autograd/engine/checkpoint.h"
 #include "autograd/inspect/profiler.h"
 #include "autograd/memory/storage.h"

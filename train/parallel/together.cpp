@@ -13,8 +13,8 @@
 #include <utility>
 
 #include "autograd/base/check.h"
-#include "autograd/base/log.h"
 #include "autograd/io/crc64.h"
+#include "autograd/io/log.h"
 #include "autograd/memory/storage.h"
 
 namespace ink {

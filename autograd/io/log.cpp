@@ -1,4 +1,4 @@
-#include "autograd/base/log.h"
+#include "autograd/io/log.h"
 
 #include <memory>
 #include <mutex>
