@@ -66,12 +66,12 @@ constexpr Format kFormats[] = {
      "convert it: soffice --convert-to txt @"},
     {"PAR1\x15"sv, "a Parquet file",
      "convert it: python3 -c \"import pandas, sys; "
-     "print(*pandas.read_parquet(sys.argv[1])['text'], sep='\\n')\" @ > %"},
+     "print(*pandas.read_parquet(sys.argv[1])['text'], sep='<|endoftext|>')\" @ > %"},
     {"ARROW1\0\0"sv, "an Arrow file", kWrite},
     {"\xff\xff\xff\xff??\0\0"sv, "an Arrow stream (as Hugging Face's save_to_disk writes)",
      "convert it: python3 -c \"import pyarrow, sys; "
      "print(*pyarrow.ipc.open_stream(open(sys.argv[1], "
-     "'rb')).read_all()['text'].to_pylist(), sep='\\n')\" @ > %"},
+     "'rb')).read_all()['text'].to_pylist(), sep='<|endoftext|>')\" @ > %"},
     {"\x93NUMPY"sv, "an array of NumPy",
      "if these are token ids, convert it: python3 -c \"import numpy, sys; "
      "numpy.load(sys.argv[1]).astype('uint32').tofile(sys.argv[2])\" @ &"},

@@ -174,6 +174,23 @@ TEST_F(DataOfRuns, TheOwnTaskKeepsItsQuestions) {
   const Ran own = run_shell("inkling eval" + out);
   EXPECT_EQ(own.code, 0) << own.err;
   EXPECT_EQ(run_shell("inkling eval --data task:modular" + out).out, own.out);
+  expect_error(train("--data task:modular --val_fraction 1e-5 --out_dir " + path("b")), 2,
+               "--data task:modular: a --val_fraction of 1e-05 keeps 0 of the");
+  EXPECT_FALSE(fs::exists(path("b")));
+}
+
+TEST_F(DataOfRuns, PrepareSaysThatASeparatorIsInNoText) {
+  std::ofstream(path("a.txt")) << "one|two|three";
+  const auto said = [&](const std::string& separator) {
+    fs::remove_all(path("p"));
+    const Ran ran = run_shell("inkling prepare --tokenizer byte" + separator + " --out_dir " +
+                              path("p") + " " + path("a.txt"));
+    EXPECT_EQ(ran.code, 0) << ran.err;
+    return ran.out.find("in none of the texts") != ran.out.npos;
+  };
+  EXPECT_TRUE(said(" --separator '||'"));
+  EXPECT_FALSE(said(" --separator '|'"));
+  EXPECT_FALSE(said(""));
 }
 
 TEST_F(DataOfRuns, PreparedDataAreTheirFolder) {

@@ -13,8 +13,8 @@
 #include <string>
 #include <vector>
 
-#include "autograd/io/log.h"
 #include "autograd/basic_ops.h"
+#include "autograd/io/log.h"
 #include "autograd/more_ops.h"
 #include "data/file.h"
 #include "tests/support/error_of.h"
@@ -506,6 +506,10 @@ TEST(InitFrom, ANewRunBeginsWithTheWeightsOfAnother) {
                 .code,
             0);
   EXPECT_TRUE(weights("c") == weights("a"));
+  // So does the run's own tokenizer, which is named by the run elsewhere.
+  const std::string own = "--max_iters 0 --out_dir " + path("d") + " --tokenizer " + path("a");
+  EXPECT_EQ(train(from + own).code, 0);
+  EXPECT_EQ(train("--init_from resume " + own.substr(0, own.size() - 1) + "d").code, 0);
 
   // Six steps at once, or with an interruption, after which the other run is no longer needed.
   const std::string more = " --lr_decay_iters 6 --max_iters ";

@@ -30,13 +30,13 @@
 #include <thread>
 #include <vector>
 
-#include "autograd/io/log.h"
 #include "autograd/base/parallel.h"
 #include "autograd/base/text.h"
 #include "autograd/gemm/gemm.h"
 #include "autograd/inspect/machine.h"
 #include "autograd/io/atomic_file.h"
 #include "autograd/io/foreign.h"
+#include "autograd/io/log.h"
 #include "data/data_files.h"
 #include "train/cli/console.h"
 #include "train/cli/other_names.h"
@@ -181,20 +181,12 @@ std::string explained(const std::exception& error) {
 }
 
 Device parsed_device(const std::string& name) {
-  try {
-    return parse_device(name);
-  } catch (const Error& error) {
-    throw UsageError(std::string("--") + error.what());
-  }
+  return as_usage("--", [&] { return parse_device(name); });
 }
 
 void check_usage(const TrainConfig& config) {
   parsed_device(config.device);
-  try {
-    config.check();
-  } catch (const Error& error) {
-    throw UsageError(error.what());
-  }
+  as_usage("", [&] { config.check(); });
 }
 
 std::string unused_option(const CommandOptions& command, const TrainConfig& config) {

@@ -20,9 +20,9 @@
 #include <type_traits>
 #include <utility>
 
-#include "autograd/io/log.h"
 #include "autograd/base/text.h"
 #include "autograd/io/foreign.h"
+#include "autograd/io/log.h"
 #include "data/file.h"
 #include "train/cli/command_line.h"
 #include "train/cli/config_file.h"
@@ -623,12 +623,7 @@ static std::string read_config(const std::string& file) {
 }
 
 std::vector<GivenOption> CommandOptions::Parser::read_config_file() {
-  std::string text;
-  try {
-    text = read_config(config_file);
-  } catch (const Error& error) {
-    throw UsageError(std::string("--config: ") + error.what());
-  }
+  const std::string text = as_usage("--config: ", [&] { return read_config(config_file); });
   const auto fail = [&](const std::string& why) {
     throw UsageError(fmt::format("{}: {}", config_file, why));
   };

@@ -19,6 +19,16 @@ class UsageError : public Error {
   using Error::Error;
 };
 
+/// f(), whose errors are of usage, with this before their text.
+template <class F>
+auto as_usage(const std::string& before, F&& f) {
+  try {
+    return f();
+  } catch (const Error& error) {
+    throw UsageError(before + error.what());
+  }
+}
+
 using Arguments = std::vector<std::string>;
 
 class CommandOptions {

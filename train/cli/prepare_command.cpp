@@ -90,6 +90,9 @@ int prepare_command(const Arguments& arguments) {
     console.paragraph(
         "This tokenizer has no token for the end of a document: one follows the other without a "
         "mark. train --pack within keeps its windows within documents.");
+  if (command.given("--separator") && !options.separator.empty() &&
+      prepared.documents <= std::ssize(files))
+    console.paragraph("What --separator names is in none of the texts: each is one document.");
   console.line("Train on them: " + typed("train ") + option_typed("--data", out_dir));
   return kOk;
 }

@@ -13,9 +13,9 @@
 #include <system_error>
 #include <vector>
 
-#include "autograd/io/log.h"
 #include "autograd/io/atomic_file.h"
 #include "autograd/io/foreign.h"
+#include "autograd/io/log.h"
 #include "data/bpe/train.h"
 #include "data/data_files.h"
 #include "data/file.h"
@@ -76,13 +76,8 @@ int train_tokenizer(const Arguments& arguments) {
     throw UsageError("--out: " + printable(out, 200) +
                      " means something else where a tokenizer is named; write tokenizer.json");
   check_writable("--out", out);
-  const bpe::Splitter splitter = [&] {
-    try {
-      return bpe::Splitter(bpe::named_cuts(options.pattern));
-    } catch (const Error& error) {
-      throw UsageError(std::string("--pattern: ") + error.what());
-    }
-  }();
+  const bpe::Splitter splitter =
+      as_usage("--pattern: ", [&] { return bpe::Splitter(bpe::named_cuts(options.pattern)); });
   const DataFiles files = data_files(texts, {}, "text");
   check_not_read("--out", out, files.train);
   if (files.are_ids) throw UsageError(files.train[0].string() + ": expected text, got token ids");
@@ -221,7 +216,12 @@ int decode_ids(const Arguments& arguments) {
   };
   for (const std::string& word : ids) write(word);
   if (!ids.empty()) return kOk;
-  for (std::string word; std::cin >> word;) write(word);  // as they come
+  std::ios::sync_with_stdio(false);
+  std::cin.tie(nullptr);
+  for (std::string word; std::cin >> word;) {
+    write(word);
+    if (std::cin.rdbuf()->in_avail() <= 1) std::cout.flush();  // as they come
+  }
   return kOk;
 }
 

@@ -17,13 +17,14 @@
 #include <utility>
 #include <vector>
 
-#include "autograd/io/log.h"
 #include "autograd/base/parallel.h"
 #include "autograd/base/text.h"
 #include "autograd/inspect/machine.h"
 #include "autograd/io/foreign.h"
+#include "autograd/io/log.h"
 #include "autograd/memory/device_backend.h"
 #include "data/data_files.h"
+#include "data/tasks.h"
 #include "train/checkpoint.h"
 #include "train/cli/check_steps.h"
 #include "train/cli/command_line.h"
@@ -617,6 +618,10 @@ bool parse_into(TrainConfig& config, const Arguments& arguments, TrainOptions& o
 // where a config file has others, which is the one that the run began with, a line says so.
 void keep_settings(const std::set<std::string>& names, const std::set<std::string>& typed,
                    const SavedRun& saved, TrainConfig& asked) {
+  std::error_code unknown;
+  for (const std::filesystem::path& run : {saved.folder.parent_path(), saved.folder})
+    if (std::filesystem::equivalent(asked.tokenizer, run, unknown))
+      asked.tokenizer = saved.config.tokenizer;  // its own, by the run's name
   nlohmann::json mine = to_json(asked);
   const nlohmann::json its = to_json(saved.config);
   std::string of_file, kept;
@@ -644,11 +649,7 @@ std::set<std::string> names_of_model(const TrainConfig& config) {
 // The run whose weights a new run begins with. Options that contradict its model are refused.
 SavedRun load_start_for(TrainConfig& config, const Arguments& arguments, TrainOptions& options,
                         Console& console) {
-  try {
-    start_of(config);
-  } catch (const Error& error) {
-    throw UsageError(error.what());
-  }
+  as_usage("", [&] { start_of(config); });
   const Waiting waiting(console, "loading the weights");
   SavedRun start = load_start(config);
   TrainConfig asked = config;
@@ -684,7 +685,10 @@ void check_files_read(const TrainConfig& config, const std::string& profile,
     if (folder != nullptr) folder->check_not_read(option, files);
   };
   check("--tokenizer", {config.tokenizer});
-  if (config.data.empty() || !config.task().empty()) return;
+  const std::string task = config.task();
+  if (!task.empty())
+    as_usage("--data ", [&] { TaskDataset(task, config.task_digits, config.val_fraction); });
+  if (config.data.empty() || !task.empty()) return;
   const DataFiles files =
       resumed ? files_of_run(*resumed, config) : data_files(config.data, config.val_data);
   check("--data", files.train);
