@@ -228,8 +228,7 @@ void check_deletable(const fs::path& out_dir, const std::string& name) {
     for (const fs::path& folder : candidates(out_dir, name))
       if (const fs::path stranger = visible_stranger(folder); !stranger.empty())
         detail::fail({stranger.string(),
-                      ": is in the checkpoint that would be deleted, and not "
-                      "of it; move it away"});
+                      ": is in the checkpoint that would be deleted, and not of it; move it away"});
   });
 }
 

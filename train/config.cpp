@@ -135,8 +135,7 @@ void TrainConfig::check() const {
   INK_CHECK(!data.empty() || val_data.empty(),
             "config: val_data is given without data, the files to train on");
   INK_CHECK(!tokenizer.empty(),
-            "config: tokenizer: expected char, byte, bpe:N or the name of a file, got "
-            "none");
+            "config: tokenizer: expected char, byte, bpe:N or the name of a file, got none");
   if (tokenizer.starts_with("bpe:")) bpe_vocab_size(tokenizer);
   INK_CHECK(!init_from.empty(),
             "config: init_from: expected scratch, resume or a folder, got none");

@@ -182,10 +182,9 @@ void for_each_training_text(const DataFiles& files, double val_fraction, const F
 }
 
 void check_learned_from(const DataFiles& files, const std::string& tokenizer) {
-  INK_CHECK(
-      !files.are_ids, "--tokenizer ", tokenizer,
-      ": it is learned from texts, and --data holds token ids; leave it out, or name the file "
-      "or folder of the tokenizer that made them");
+  INK_CHECK(!files.are_ids, "--tokenizer ", tokenizer,
+            ": it is learned from texts, and --data holds token ids; leave it out, or name the "
+            "file or folder of the tokenizer that made them");
 }
 
 // bpe:N is learned from what is trained on, so that validation says the same of every vocabulary.
@@ -312,10 +311,9 @@ std::unique_ptr<Dataset> make_dataset(const TrainConfig& config,
   const DataFiles files = data_files(config.data, config.val_data);
   if (!files.note.empty()) log_message(files.note);
   if (!tokenizer) tokenizer = named_tokenizer(config.tokenizer, files, config.val_fraction);
-  INK_CHECK(
-      config.pack == "across" || files.are_prepared,
-      "--pack within: expected prepared data, which know where documents begin; make them with "
-      "inkling prepare");
+  INK_CHECK(config.pack == "across" || files.are_prepared,
+            "--pack within: expected prepared data, which know where documents begin; make them "
+            "with inkling prepare");
   if (!files.are_ids)
     return std::make_unique<TextDataset>(files.train, tokenizer, config.val_fraction, files.val);
   if (files.are_prepared) {

@@ -325,15 +325,13 @@ bool check_steps(const TrainConfig& config, const std::optional<SavedRun>& saved
     const Difference& at = parting->difference;
     console.paragraph(fmt::format(
         "They part at {} {}: {:.6g} fused, {:.6g} composed at flat index {}, a difference of "
-        "{:.2g} "
-        "of the largest element",
+        "{:.2g} of the largest element",
         parting->what, text_of(parting->shape), at.fused, at.composed, at.place, at.share));
     return false;
   }
   console.paragraph(
       fmt::format("Fused ops and their definitions agree. Differences are shares of a tensor's "
-                  "largest element; "
-                  "{:.0e} is allowed, {:.0e} for gradients.",
+                  "largest element; {:.0e} is allowed, {:.0e} for gradients.",
                   tolerance, kGradients * tolerance));
   return true;
 }

@@ -654,10 +654,9 @@ std::vector<GivenOption> CommandOptions::Parser::read_config_file() {
     const CommandOption* option = find(name);
     if (item.values.empty()) {
       if (name == "*" || is_setting(name))
-        fail(
-            fmt::format("{} is imported from another file, and no other file is read; copy its "
-                        "lines to here",
-                        printable(item.name, 60)));
+        fail(fmt::format(
+            "{} is imported from another file, and no other file is read; copy its lines to here",
+            printable(item.name, 60)));
       continue;
     }
     if (name == "config" || name == "help") fail(name + " is not a setting of a file");

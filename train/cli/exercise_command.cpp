@@ -127,11 +127,10 @@ void show_solution(const Exercise& exercise, const path& checkout) {
 }  // namespace
 
 int exercise_command(const Arguments& arguments) {
-  CommandOptions command(
-      "exercise",
-      "Functions to write, from the chain rule to a GPT, each in a file of a "
-      "page that is checked.\nWithout NAME: lists them, and what is solved. With NAME: sets up "
-      "exercises/NN_NAME.cpp, unless it is there already.");
+  CommandOptions command("exercise",
+                         "Functions to write, from the chain rule to a GPT, each in a file of a "
+                         "page that is checked.\nWithout NAME: lists them, and what is solved. "
+                         "With NAME: sets up exercises/NN_NAME.cpp, unless it is there already.");
   std::string name, device, checkout = ".";
   bool check = false, watch = false, hint = false, solution = false, changed = false;
   command.add("NAME", &name, "which one; its number is enough");

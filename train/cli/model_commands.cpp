@@ -130,18 +130,16 @@ int sample_command(const Arguments& arguments) {
   ModelOptions model;
   SampleOptions options;
   model.add_to(command);
-  command.add(
-      "--start", &options.start,
-      "text to continue, in which <|endoftext|> is that token, or FILE:path; by default the "
-      "beginning of a line. Of a text longer than the context, the model sees the end",
-      {.may_be_empty = true});
+  command.add("--start", &options.start,
+              "text to continue, in which <|endoftext|> is that token, or FILE:path; by default "
+              "the beginning of a line. Of a text longer than the context, the model sees the end",
+              {.may_be_empty = true});
   command.add("--num_samples", &options.num_samples, "how many texts",
               {.shows_default = true, .limits = {1, 1e9}});
-  command.add(
-      "--max_new_tokens", &options.generate.max_new_tokens,
-      "how many tokens to write; by default what the context has left after --start, and at "
-      "least 100",
-      {.limits = {0, 1e9}});
+  command.add("--max_new_tokens", &options.generate.max_new_tokens,
+              "how many tokens to write; by default what the context has left after --start, and "
+              "at least 100",
+              {.limits = {0, 1e9}});
   command.add("--temperature", &options.generate.temperature,
               "below 1: safer; above 1: wilder; 0: always the likeliest token", up_to(1e6));
   command.add("--top_k", &options.generate.top_k,
@@ -157,10 +155,9 @@ int sample_command(const Arguments& arguments) {
       "above 1: tokens of the text so far, as much as the context holds, become less likely",
       {.shows_default = true, .limits = {.above = 0, .below = 1e6}});
   command.add("--seed", &options.seed, "seed of the choices", up_to(0x1p63));
-  command.flag(
-      "--strict", options.strict,
-      "on a CPU: each token has the bits that the model gives the whole text, whatever was "
-      "cached; slower where the prompt is long");
+  command.flag("--strict", options.strict,
+               "on a CPU: each token has the bits that the model gives the whole text, whatever "
+               "was cached; slower where the prompt is long");
   command.add("--attention", &options.attention,
               "write an HTML page that shows the last text with the weights of all heads");
   if (!command.parse(arguments)) return kOk;
@@ -183,10 +180,9 @@ int eval_command(const Arguments& arguments) {
   ModelOptions model;
   std::vector<std::string> data;
   model.add_to(command);
-  command.add(
-      "--data", &data,
-      "text files to use instead of the run's own, and all of them; the run's own in another "
-      "place: what it validates on");
+  command.add("--data", &data,
+              "text files to use instead of the run's own, and all of them; the run's own in "
+              "another place: what it validates on");
   if (!command.parse(arguments)) return kOk;
   const FieldGuard on_device(&Context::default_device, parsed_device(model.device));
 

@@ -53,11 +53,10 @@ bool is_ours(const fs::path& file, const char* mark) {
 }
 
 void check_report_file(const fs::path& file, const char* mark, const char* what_to_do) {
-  INK_CHECK(
-      !fs::exists(fs::symlink_status(file)) || is_ours(file, mark), file.string(),
-      ": expected a file that inkling wrote, because the report of the run goes there; move it "
-      "away, or ",
-      what_to_do);
+  INK_CHECK(!fs::exists(fs::symlink_status(file)) || is_ours(file, mark), file.string(),
+            ": expected a file that inkling wrote, because the report of the run goes there; move "
+            "it away, or ",
+            what_to_do);
 }
 
 void check_report_files(const fs::path& folder) {
@@ -251,11 +250,10 @@ void OutFolder::lock() {
     lock_ = open_file(file, O_RDWR | O_CREAT | O_NONBLOCK | O_NOFOLLOW);
   } catch (const Error& error) {  // such as of a disk that is read-only
     detail::fail({"--out_dir: ", error.what(),
-                  holds_run(folder_)
-                      ? "; go on with a copy of the folder, or begin a new run with its weights: "
-                        "--init_from " +
-                            for_shell(folder_.string()) + " --out_dir NEW"
-                      : "; name another folder"});
+                  holds_run(folder_) ? "; go on with a copy of the folder, or begin a new run with "
+                                       "its weights: --init_from " +
+                                           for_shell(folder_.string()) + " --out_dir NEW"
+                                     : "; name another folder"});
   }
   if (const int reason = lock_alone(lock_, folder_); reason != 0) {
     std::array<char, 32> owner{};

@@ -75,10 +75,9 @@ std::string text_of(const nlohmann::ordered_json& run) {
 }  // namespace
 
 int report_command(const Arguments& arguments) {
-  CommandOptions command(
-      "report",
-      "Shows what a run logged: a page, or the loss curve as text, SVG or CSV, and "
-      "for TensorBoard.");
+  CommandOptions command("report",
+                         "Shows what a run logged: a page, or the loss curve as text, SVG or CSV, "
+                         "and for TensorBoard.");
   std::vector<std::string> runs = {"out"};
   std::string out, svg, csv, tensorboard;
   bool text = false;

@@ -73,10 +73,9 @@ class SearchProgress {
 }  // namespace
 
 int seedhunt_command(const Arguments& arguments) {
-  CommandOptions command(
-      "seedhunt",
-      "Finds the seed of a PyTorch program from a few numbers that it drew on the CPU "
-      "and printed.");
+  CommandOptions command("seedhunt",
+                         "Finds the seed of a PyTorch program from a few numbers that it drew on "
+                         "the CPU and printed.");
   Given given;
   command.add("--rand,--values", &given.values,
               "consecutive numbers of rand, as printed: v1,v2,...", {.delimiter = ','});

@@ -108,10 +108,9 @@ int train_tokenizer(const Arguments& arguments) {
   console.paragraph(fmt::format("{}: {} tokens, of {} distinct pieces of text", out,
                                 tokenizer->vocab_size(), distinct));
   if (tokenizer->vocab_size() < options.vocab_size)
-    console.paragraph(
-        fmt::format("Fewer than --vocab_size {}: no other pair of tokens is met {} "
-                    "times (--min_frequency)",
-                    options.vocab_size, options.min_frequency));
+    console.paragraph(fmt::format(
+        "Fewer than --vocab_size {}: no other pair of tokens is met {} times (--min_frequency)",
+        options.vocab_size, options.min_frequency));
   return kOk;
 }
 
@@ -161,8 +160,7 @@ std::string visible(std::string text) {
 int show_text(const Arguments& arguments) {
   CommandOptions command(
       "tokenizer show",
-      "Shows the tokens of a text, each above its id, and how many bytes a token "
-      "has on average.");
+      "Shows the tokens of a text, each above its id, and how many bytes a token has on average.");
   std::string tokenizer, file;
   command.add("text", &file, "a text file; without it, standard input");
   command.add("--tokenizer", &tokenizer, "byte, or a tokenizer's file or folder, also of a run");

@@ -591,10 +591,9 @@ bool parse_into(TrainConfig& config, const Arguments& arguments, TrainOptions& o
   command.flag("--check", options.check,
                "compare 3 steps with fused ops and with their definitions, name the op where they "
                "part, and stop; writes nothing");
-  command.add(
-      "--profile", &options.profile,
-      "print where the time of some steps goes, op by op, and write a trace of 3 to this file "
-      "(runs with batch_parts 1)");
+  command.add("--profile", &options.profile,
+              "print where the time of some steps goes, op by op, and write a trace of 3 to this "
+              "file (runs with batch_parts 1)");
   command.keep(kept);
   const bool parsed = command.parse(arguments, first);
   // It names other data than a run of a text has.

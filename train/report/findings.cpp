@@ -500,13 +500,12 @@ class Findings {
         lr > 0 ? fmt::format(" (it is {}; try {})", short_number(lr),
                              short_number(*parse_number(fmt::format("{:.0e}", lr / 3))))
                : "";
-    const std::string what =
-        large
-            ? fmt::format("are at least {} times as large as at the start", short_number(grown, 2))
-            : fmt::format(
-                  "change by at least {:.0f} % of their size in a step at the highest "
-                  "learning rate",
-                  100 * moved);
+    const std::string what = large ? fmt::format("are at least {} times as large as at the start",
+                                                 short_number(grown, 2))
+                                   : fmt::format(
+                                         "change by at least {:.0f} % of their size in a step at "
+                                         "the highest learning rate",
+                                         100 * moved);
     add("fault", "parameters",
         fmt::format("half of all weight tensors {}: the learning rate is too high{}, or the weight "
                     "decay too {}",

@@ -52,8 +52,7 @@ std::string whole_line(const Json& run) {
              &sampled = validation.at("sampled_loss").back();
   if (!whole.is_number() || !sampled.is_number()) return "";
   return fmt::format(
-      "validation loss {} over the whole set after step {}, {} over the batches of "
-      "the curve\n",
+      "validation loss {} over the whole set after step {}, {} over the batches of the curve\n",
       fixed_number(whole.get<double>()), validation.at("step").back().get<int64_t>(),
       fixed_number(sampled.get<double>()));
 }

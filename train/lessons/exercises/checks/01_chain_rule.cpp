@@ -4,20 +4,8 @@
 #include "train/lessons/exercises/checks/checks.h"
 
 namespace ink {
-namespace chain_rule_check {
 
-using Derivative = double (*)(double);
-
-Answer answer(Derivative f) {
-  return [f](const Tensors& in) -> Tensors { return {scalar(f(in[0].item()))}; };
-}
-
-Tensor forward(const Tensors& in) { return in[0] * exp(sin(in[0] * 3)); }
-
-}  // namespace chain_rule_check
-
-Exercise chain_rule_exercise(chain_rule_check::Derivative derivative) {
-  using namespace chain_rule_check;
+Exercise chain_rule_exercise(double (*derivative)(double)) {
   using std::cos, std::exp, std::sin;
   return {
       "01_chain_rule",
@@ -34,7 +22,10 @@ Exercise chain_rule_exercise(chain_rule_check::Derivative derivative) {
       {{"derivative",
         {"dx"},
         answer(derivative),
-        [](const Tensors& in) -> Tensors { return {difference(forward, in, 0, scalar(1))}; },
+        [](const Tensors& in) -> Tensors {
+          const auto forward = [](const Tensors& x) { return x[0] * exp(sin(x[0] * 3)); };
+          return {difference(forward, in, 0, scalar(1))};
+        },
         {{"x = 0.7", {scalar(0.7)}},
          {"x = 0", {scalar(0)}},
          {"a negative x", {scalar(-1.3)}},

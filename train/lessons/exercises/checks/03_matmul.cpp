@@ -3,18 +3,10 @@
 namespace ink {
 namespace matmul_check {
 
+// inputs: dy, a, b
 using Backward = Grads (*)(const Tensor&, const Tensor&, const Tensor&);
 
-// inputs: dy, a, b
-Answer answer(Backward f) {
-  return [f](const Tensors& in) -> Tensors { return f(in[0], in[1], in[2]); };
-}
-
-Tensors expected(const Tensors& in) {
-  const auto product = [](const Tensors& x) { return matmul(x[1], x[2]); };
-  return {difference(product, in, 1, in[0]), difference(product, in, 2, in[0])};
-}
-
+Tensor product(const Tensor& a, const Tensor& b) { return matmul(a, b); }
 Tensor flipped(const Tensor& x) { return x.transpose(-2, -1); }
 
 Grads not_summed(const Tensor& dy, const Tensor& a, const Tensor& b) {
@@ -29,10 +21,6 @@ Grads transposed(const Tensor& dy, const Tensor& a, const Tensor& b) {
 }
 Grads exchanged(const Tensor& dy, const Tensor& a, const Tensor& b) {
   return {sum_to(matmul(flipped(a), dy), b.shape()), matmul(dy, flipped(b))};
-}
-
-Case of(const std::string& name, const Shape& dy, const Shape& a, const Shape& b) {
-  return {name, {noise(1, dy), noise(2, a), noise(3, b)}};
 }
 
 }  // namespace matmul_check
@@ -52,15 +40,15 @@ Exercise matmul_exercise(matmul_check::Backward matmul_backward) {
           {{"matmul_backward",
             {"da", "db"},
             answer(matmul_backward),
-            expected,
-            {of("matrices", {2, 4}, {2, 3}, {3, 4}),
-             of("a single row", {1, 4}, {1, 3}, {3, 4}),
-             of("an inner size of 1", {2, 4}, {2, 1}, {1, 4}),
-             of("batches", {2, 2, 4}, {2, 2, 3}, {2, 3, 4}),
-             of("one b for all batches", {2, 2, 4}, {2, 2, 3}, {3, 4}),
+            gradients(answer(product, 1), 2),
+            {noise_case("matrices", {{2, 4}, {2, 3}, {3, 4}}),
+             noise_case("a single row", {{1, 4}, {1, 3}, {3, 4}}),
+             noise_case("an inner size of 1", {{2, 4}, {2, 1}, {1, 4}}),
+             noise_case("batches", {{2, 2, 4}, {2, 2, 3}, {2, 3, 4}}),
+             noise_case("one b for all batches", {{2, 2, 4}, {2, 2, 3}, {3, 4}}),
              {"a is not contiguous",
               {noise(1, {2, 4}), transposed_in_memory(noise(2, {2, 3})), noise(3, {3, 4})}},
-             of("no rows at all", {0, 4}, {0, 3}, {3, 4})},
+             noise_case("no rows at all", {{0, 4}, {0, 3}, {3, 4}})},
             {{answer(not_summed),
               "b serves all batches, so its gradient is the sum over them: db has b's shape."},
              {answer(averaged),

@@ -5,12 +5,8 @@
 namespace ink {
 namespace cross_entropy_check {
 
-using F = Tensor (*)(const Tensor&, const Tensor&);
-
 // inputs: logits, ids
-Answer answer(F f) {
-  return [f](const Tensors& in) -> Tensors { return {f(in[0], in[1])}; };
-}
+using F = Tensor (*)(const Tensor&, const Tensor&);
 
 // The definition, number by number.
 Tensor loss(const Tensors& in) {
@@ -31,45 +27,25 @@ Tensors expected_gradient(const Tensors& in) { return {difference(loss, in, 0, s
 
 Tensor picked(const Tensor& x, const Tensor& ids) { return gather(x, 1, ids.unsqueeze(1)); }
 
-// The mistakes of the forward.
-Tensor overflows(const Tensor& x, const Tensor& ids) {
-  return mean(log(sum(exp(x), {-1}, true)) - picked(x, ids));
-}
-Tensor log_of_softmax(const Tensor& x, const Tensor& ids) {
-  return -mean(log(picked(softmax(x, -1), ids)));
-}
-Tensor summed(const Tensor& x, const Tensor& ids) { return -sum(picked(log_softmax(x, -1), ids)); }
-Tensor positive(const Tensor& x, const Tensor& ids) {
-  return mean(picked(log_softmax(x, -1), ids));
-}
-Tensor mean_of_all(const Tensor& x, const Tensor& ids) {
-  return -sum(picked(log_softmax(x, -1), ids)) / x.numel();
-}
-
-// The mistakes of the backward.
-Tensor right_ones(const Tensor& x, const Tensor& ids) { return one_hot(ids, x.size(1)).to(f64); }
-Tensor no_mean(const Tensor& x, const Tensor& ids) { return softmax(x, -1) - right_ones(x, ids); }
-Tensor no_one(const Tensor& x, const Tensor&) { return softmax(x, -1) / x.size(0); }
-Tensor negative(const Tensor& x, const Tensor& ids) {
-  return (right_ones(x, ids) - softmax(x, -1)) / x.size(0);
-}
-Tensor by_all(const Tensor& x, const Tensor& ids) {
-  return (softmax(x, -1) - right_ones(x, ids)) / x.numel();
+Tensor log_p(const Tensor& x, const Tensor& ids) { return picked(log_softmax(x, -1), ids); }
+// The gradient of the sum.
+Tensor slopes(const Tensor& x, const Tensor& ids) {
+  return softmax(x, -1) - one_hot(ids, x.size(1)).to(f64);
 }
 
 }  // namespace cross_entropy_check
 
 Exercise cross_entropy_exercise(cross_entropy_check::F forward, cross_entropy_check::F backward) {
   using namespace cross_entropy_check;
-  const Tensor ids = tensor({1, 0, 3}), one_id = tensor({2});
+  const Tensor three_ids = tensor({1, 0, 3}), one_id = tensor({2});
   const std::vector<Case> cases = {
-      {"three rows", {noise(1, {3, 4}), ids}},
+      {"three rows", {noise(1, {3, 4}), three_ids}},
       {"a single row", {noise(2, {1, 4}), one_id}},
       {"large logits",
        {tensor({{1000.0, 999.0, 998.0}, {-1000.0, 3.0, 1.0}}, f64), tensor({1, 2})}},
       {"a probability that rounds to 0", {tensor({{0.0, 900.0, 0.0}}, f64), tensor({0})}},
       {"a logit of -inf", {tensor({{0.5, -inf, 1.0}}, f64), tensor({0})}},
-      {"logits are not contiguous", {transposed_in_memory(noise(3, {3, 4})), ids}},
+      {"logits are not contiguous", {transposed_in_memory(noise(3, {3, 4})), three_ids}},
       {"the same token in all rows", {noise(4, {3, 4}), tensor({2, 2, 2})}}};
   return {
       "06_cross_entropy",
@@ -88,24 +64,34 @@ Exercise cross_entropy_exercise(cross_entropy_check::F forward, cross_entropy_ch
         answer(forward),
         expected_loss,
         cases,
-        {{answer(overflows),
+        {{answer([](const Tensor& x, const Tensor& ids) {
+            return mean(log(sum(exp(x), {-1}, true)) - picked(x, ids));
+          }),
           "exp of a large logit is infinite: subtract the largest of the row first, and add it "
           "back."},
-         {answer(log_of_softmax),
+         {answer([](const Tensor& x, const Tensor& ids) {
+            return -mean(log(picked(softmax(x, -1), ids)));
+          }),
           "log(softmax(x)) is -inf where a probability rounds to 0: write the logarithm out."},
-         {answer(summed), "This is the sum over the rows. The loss is their mean."},
-         {answer(positive), "The sign is wrong: the loss is -log p, which is never negative."},
-         {answer(mean_of_all), "This divides by N V. There are N losses, one for each row."}}},
+         {answer([](const Tensor& x, const Tensor& ids) { return -sum(log_p(x, ids)); }),
+          "This is the sum over the rows. The loss is their mean."},
+         {answer([](const Tensor& x, const Tensor& ids) { return mean(log_p(x, ids)); }),
+          "The sign is wrong: the loss is -log p, which is never negative."},
+         {answer(
+              [](const Tensor& x, const Tensor& ids) { return -sum(log_p(x, ids)) / x.numel(); }),
+          "This divides by N V. There are N losses, one for each row."}}},
        {"cross_entropy_backward",
         {"dlogits"},
         answer(backward),
         expected_gradient,
         cases,
-        {{answer(no_mean), "The mean is missing: the loss divides by N, and so does its gradient."},
-         {answer(no_one),
+        {{answer(slopes), "The mean is missing: the loss divides by N, and so does its gradient."},
+         {answer([](const Tensor& x) { return softmax(x, -1) / x.size(0); }),
           "The right logit has a term of its own, -x[i], whose derivative -1 is missing."},
-         {answer(negative), "The sign is wrong: a higher right logit makes the loss lower."},
-         {answer(by_all), "This divides by N V. The mean is over N rows."}}}}};
+         {answer([](const Tensor& x, const Tensor& ids) { return -slopes(x, ids) / x.size(0); }),
+          "The sign is wrong: a higher right logit makes the loss lower."},
+         {answer([](const Tensor& x, const Tensor& ids) { return slopes(x, ids) / x.numel(); }),
+          "This divides by N V. The mean is over N rows."}}}}};
 }
 
 }  // namespace ink

@@ -8,77 +8,42 @@ namespace layer_norm_check {
 using Forward = Tensor (*)(const Tensor&, const Tensor&, const Tensor&, double);
 using Backward = Grads (*)(const Tensor&, const Tensor&, const Tensor&, double);
 
-// inputs: dy, x, weight, bias, eps
-Answer answer(Forward f) {
-  return [f](const Tensors& in) -> Tensors { return {f(in[1], in[2], in[3], in[4].item())}; };
-}
-Answer answer(Backward f) {
+Answer answered(Backward f) {
   return [f](const Tensors& in) -> Tensors { return f(in[0], in[1], in[2], in[4].item()); };
 }
 
-// Statistics of x along dimension `dim`.
-struct Rows {
-  Tensor centred, rstd, xhat;
-  Rows(const Tensor& x, double eps, int64_t dim = -1)
-      : centred(x - mean(x, {dim}, true)),
-        rstd(rsqrt(mean(square(centred), {dim}, true) + eps)),
-        xhat(centred * rstd) {}
+// inputs: dy, x, weight, bias, eps
+struct How {
+  int64_t dim = -1;
+  bool unbiased = false, eps_inside = true, centres = true, roots = true;
 };
-Tensor right(const Tensor& x, const Tensor& w, const Tensor& b, double eps) {
-  return Rows(x, eps).xhat * w + b;
-}
-Tensors expected_y(const Tensors& in) { return {right(in[1], in[2], in[3], in[4].item())}; }
-Tensors expected_gradients(const Tensors& in) {
-  const auto forward = [](const Tensors& x) { return right(x[1], x[2], x[3], x[4].item()); };
-  return {difference(forward, in, 1, in[0]), difference(forward, in, 2, in[0]),
-          difference(forward, in, 3, in[0])};
-}
-
-// The mistakes of the forward.
-Tensor unbiased(const Tensor& x, const Tensor& w, const Tensor& b, double eps) {
-  return (x - mean(x, {-1}, true)) * rsqrt(var(x, {-1}, 1, true) + eps) * w + b;
-}
-Tensor eps_outside(const Tensor& x, const Tensor& w, const Tensor& b, double eps) {
-  return (x - mean(x, {-1}, true)) / (sqrt(var(x, {-1}, 0, true)) + eps) * w + b;
-}
-Tensor by_columns(const Tensor& x, const Tensor& w, const Tensor& b, double eps) {
-  return Rows(x, eps, 0).xhat * w + b;
-}
-Tensor by_variance(const Tensor& x, const Tensor& w, const Tensor& b, double eps) {
-  const Rows rows(x, eps);
-  return rows.xhat * rows.rstd * w + b;
-}
-Tensor not_centred(const Tensor& x, const Tensor& w, const Tensor& b, double eps) {
-  return x * Rows(x, eps).rstd * w + b;
+Answer forward_by(const How& how) {
+  const auto f = [how](const Tensor& x, const Tensor& w, const Tensor& b, double eps) {
+    const Tensor centred = x - mean(x, {how.dim}, true);
+    const Tensor variance =
+        how.unbiased ? var(x, {how.dim}, 1, true) : mean(square(centred), {how.dim}, true);
+    const Tensor rstd = how.eps_inside ? rsqrt(variance + eps) : 1 / (sqrt(variance) + eps);
+    return (how.centres ? centred : x) * (how.roots ? rstd : square(rstd)) * w + b;
+  };
+  return answer(f, 1);
 }
 
-// The mistakes of the backward. What they do not concern is right.
-Grads backward(const Tensor& dy, const Tensor& x, const Tensor& w, double eps) {
-  const Rows r(x, eps);
-  const Tensor d = dy * w;
-  const Tensor dx = r.rstd * (d - mean(d, {-1}, true) - r.xhat * mean(d * r.xhat, {-1}, true));
-  return {dx, sum_to(dy * r.xhat, w.shape()), sum_to(dy, w.shape())};
-}
-Grads with(const Grads& grads, size_t i, const Tensor& wrong) {
-  Grads result = grads;
-  result[i] = wrong;
-  return result;
-}
-Grads constants(const Tensor& dy, const Tensor& x, const Tensor& w, double eps) {
-  return with(backward(dy, x, w, eps), 0, Rows(x, eps).rstd * dy * w);
-}
-Grads constant_variance(const Tensor& dy, const Tensor& x, const Tensor& w, double eps) {
-  const Tensor d = dy * w;
-  return with(backward(dy, x, w, eps), 0, Rows(x, eps).rstd * (d - mean(d, {-1}, true)));
-}
-Grads no_weight(const Tensor& dy, const Tensor& x, const Tensor& w, double eps) {
-  return with(backward(dy, x, w, eps), 0, backward(dy, x, ones_like(w), eps)[0]);
-}
-Grads raw_x(const Tensor& dy, const Tensor& x, const Tensor& w, double eps) {
-  return with(backward(dy, x, w, eps), 1, sum_to(dy * x, w.shape()));
-}
-Grads mean_bias(const Tensor& dy, const Tensor& x, const Tensor& w, double eps) {
-  return with(backward(dy, x, w, eps), 2, mean(dy.reshape({-1, dy.size(-1)}), {0}));
+// What a mistake does not concern is right.
+struct BackwardHow {
+  bool by_mean = true, by_variance = true, weighs = true, normal = true, adds = true;
+};
+Answer backward_by(const BackwardHow& how) {
+  return answer([how](const Tensor& dy, const Tensor& x, const Tensor& w, const Tensor&,
+                      double eps) -> Grads {
+    const Tensor centred = x - mean(x, {-1}, true);
+    const Tensor rstd = rsqrt(mean(square(centred), {-1}, true) + eps), xhat = centred * rstd;
+    const Tensor d = how.weighs ? dy * w : dy;
+    Tensor dx = d;
+    if (how.by_mean) dx = dx - mean(d, {-1}, true);
+    if (how.by_variance) dx = dx - xhat * mean(d * xhat, {-1}, true);
+    return {rstd * dx, sum_to(dy * (how.normal ? xhat : x), w.shape()),
+            how.adds ? sum_to(dy, w.shape()) : mean(dy.reshape({-1, dy.size(-1)}), {0})};
+  });
 }
 
 Case of(const std::string& name, const Shape& shape, const Tensor& x, double eps = 1e-5) {
@@ -115,28 +80,31 @@ Exercise layer_norm_exercise(layer_norm_check::Forward forward,
        "large as x: computing xhat again is cheaper than reading it from memory."},
       {{"layer_norm_forward",
         {"y"},
-        answer(forward),
-        expected_y,
+        answer(forward, 1),
+        forward_by({}),
         cases,
-        {{answer(unbiased),
+        {{forward_by({.unbiased = true}),
           "The variance divides by C here, not by C - 1 (var(x) without correction 0 does)."},
-         {answer(eps_outside), "eps is added to the variance, inside of the square root."},
-         {answer(by_columns), "This normalises columns. Rows lie along the last dimension, -1."},
-         {answer(by_variance), "This divides by the variance. Divide by its square root."},
-         {answer(not_centred), "x is divided, but its mean was not subtracted."}}},
+         {forward_by({.eps_inside = false}),
+          "eps is added to the variance, inside of the square root."},
+         {forward_by({.dim = 0}),
+          "This normalises columns. Rows lie along the last dimension, -1."},
+         {forward_by({.roots = false}), "This divides by the variance. Divide by its square root."},
+         {forward_by({.centres = false}), "x is divided, but its mean was not subtracted."}}},
        {"layer_norm_backward",
         {"dx", "dweight", "dbias"},
-        answer(backward),
-        expected_gradients,
+        answered(backward),
+        gradients(forward_by({}), 3),
         cases,
-        {{answer(constants),
+        {{backward_by({.by_mean = false, .by_variance = false}),
           "dx treats the mean and the variance as constants. Both depend on x: two terms are "
           "missing."},
-         {answer(constant_variance),
+         {backward_by({.by_variance = false}),
           "dx treats the variance as a constant: the term with xhat mean(dxhat xhat) is missing."},
-         {answer(no_weight), "dx lacks the weight: dxhat is dy weight."},
-         {answer(raw_x), "dweight multiplies dy by x. It is xhat that weight was multiplied by."},
-         {answer(mean_bias),
+         {backward_by({.weighs = false}), "dx lacks the weight: dxhat is dy weight."},
+         {backward_by({.normal = false}),
+          "dweight multiplies dy by x. It is xhat that weight was multiplied by."},
+         {backward_by({.adds = false}),
           "dbias is a mean over the rows here. Gradients of rows are added."}}}}};
 }
 

@@ -228,12 +228,10 @@ Exercise tape_exercise(tape_check::Backward backward) {
           "A number hands on its gradient here before all numbers that use it have reported."},
          {answer(each_time),
           "A number hands on all it has got each time something arrives. It may do so once, when "
-          "its "
-          "last use has reported."},
+          "its last use has reported."},
          {answer(uses_by_all),
           "Uses by numbers that the loss does not depend on are counted, too, and never report. "
-          "Count "
-          "from the loss on."},
+          "Count from the loss on."},
          {answer(leaves_only), "All numbers have gradients, those between loss and leaves, too."},
          {answer(no_slopes), "The slopes are missing: an input gets the gradient times its slope."},
          {answer(everything_begins_at_1),

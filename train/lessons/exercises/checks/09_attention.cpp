@@ -5,12 +5,8 @@
 namespace ink {
 namespace attention_check {
 
-using F = Tensor (*)(const Tensor&, const Tensor&, const Tensor&);
-
 // inputs: q, k, v
-Answer answer(F f) {
-  return [f](const Tensors& in) -> Tensors { return {f(in[0], in[1], in[2])}; };
-}
+using F = Tensor (*)(const Tensor&, const Tensor&, const Tensor&);
 
 // The definition, position by position.
 Tensor row(const Tensor& q, const Tensor& k, const Tensor& v, int64_t i) {
@@ -31,47 +27,22 @@ Tensors expected(const Tensors& in) {
 
 // ---- mistakes
 
-Tensor dots(const Tensor& q, const Tensor& k) { return matmul(q, k.transpose(-2, -1)); }
-double scale(const Tensor& q) { return 1 / std::sqrt(static_cast<double>(q.size(-1))); }
-Tensor above(int64_t T, int64_t diagonal) { return triu(ones({T, T}), diagonal) == 1; }
-Tensor masked(const Tensor& scores, int64_t diagonal, double value) {
-  return masked_fill(scores, above(scores.size(-1), diagonal), value);
-}
-
-Tensor no_mask(const Tensor& q, const Tensor& k, const Tensor& v) {
-  return matmul(softmax(dots(q, k) * scale(q), -1), v);
-}
-Tensor no_scale(const Tensor& q, const Tensor& k, const Tensor& v) {
-  return matmul(softmax(masked(dots(q, k), 1, -inf), -1), v);
-}
-Tensor by_d(const Tensor& q, const Tensor& k, const Tensor& v) {
-  const double d = static_cast<double>(q.size(-1));
-  return matmul(softmax(masked(dots(q, k) / d, 1, -inf), -1), v);
-}
-Tensor zeros_for_mask(const Tensor& q, const Tensor& k, const Tensor& v) {
-  return matmul(softmax(masked(dots(q, k) * scale(q), 1, 0), -1), v);
-}
-Tensor hides_itself(const Tensor& q, const Tensor& k, const Tensor& v) {
-  return matmul(softmax(masked(dots(q, k) * scale(q), 0, -inf), -1), v);
-}
-Tensor hides_the_past(const Tensor& q, const Tensor& k, const Tensor& v) {
-  const Tensor scores = dots(q, k) * scale(q);
-  return matmul(softmax(masked_fill(scores, above(q.size(-2), 1).transpose(-2, -1), -inf), -1), v);
-}
-Tensor tril_for_triu(const Tensor& q, const Tensor& k, const Tensor& v) {
-  const int64_t T = q.size(-2);
-  const Tensor scores = dots(q, k) * scale(q);
-  return matmul(softmax(masked_fill(scores, tril(ones({T, T}), 1) == 1, -inf), -1), v);
-}
-Tensor by_queries(const Tensor& q, const Tensor& k, const Tensor& v) {
-  return matmul(softmax(masked(dots(q, k) * scale(q), 1, -inf), -2), v);
-}
-Tensor masked_afterwards(const Tensor& q, const Tensor& k, const Tensor& v) {
-  return matmul(masked(softmax(dots(q, k) * scale(q), -1), 1, 0), v);
-}
-Tensor overflows(const Tensor& q, const Tensor& k, const Tensor& v) {
-  const Tensor e = exp(masked(dots(q, k) * scale(q), 1, -inf));
-  return matmul(e / sum(e, {-1}, true), v);
+struct How {
+  double power = -0.5;   // of d, by which scores are multiplied
+  double masked = -inf;  // a score that is hidden
+  int64_t diagonal = 1, dim = -1;
+  bool lower = false, masks_scores = true, subtracts = true;
+};
+Answer by(const How& how) {
+  return answer([how](const Tensor& q, const Tensor& k, const Tensor& v) {
+    const Tensor all = ones({q.size(-2), q.size(-2)});
+    const Tensor hidden = (how.lower ? tril(all, how.diagonal) : triu(all, how.diagonal)) == 1;
+    const Tensor scores =
+        matmul(q, k.transpose(-2, -1)) * std::pow(static_cast<double>(q.size(-1)), how.power);
+    if (!how.masks_scores) return matmul(masked_fill(softmax(scores, -1), hidden, 0), v);
+    const Tensor s = masked_fill(scores, hidden, how.masked), e = exp(s);
+    return matmul(how.subtracts ? softmax(s, how.dim) : e / sum(e, {-1}, true), v);
+  });
 }
 
 }  // namespace attention_check
@@ -80,7 +51,7 @@ Exercise attention_exercise(attention_check::F attention) {
   using namespace attention_check;
   const Shape shape = {1, 2, 4, 3};
   const auto of = [](const std::string& name, const Shape& s) {
-    return Case{name, {noise(1, s), noise(2, s), noise(3, s)}};
+    return noise_case(name, {s, s, s});
   };
   return {
       "09_attention",
@@ -99,29 +70,30 @@ Exercise attention_exercise(attention_check::F attention) {
         {of("two heads", shape),
          of("a single position", {1, 1, 1, 3}),
          of("batches", {2, 2, 3, 2}),
-         {"values wider than keys", {noise(1, shape), noise(2, shape), noise(3, {1, 2, 4, 5})}},
+         noise_case("values wider than keys", {shape, shape, {1, 2, 4, 5}}),
          {"large scores", {100 * noise(1, shape), 100 * noise(2, shape), noise(3, shape)}},
          {"heads split by a transpose",
           {noise(1, {1, 4, 2, 3}).transpose(1, 2), noise(2, {1, 4, 2, 3}).transpose(1, 2),
            noise(3, {1, 4, 2, 3}).transpose(1, 2)}}},
-        {{answer(no_mask), "There is no mask: positions look at what comes after them."},
-         {answer(no_scale), "The scores are not divided by sqrt(d)."},
-         {answer(by_d), "The scores are divided by d. It is sqrt(d)."},
-         {answer(zeros_for_mask),
+        {{by({.diagonal = 100}), "There is no mask: positions look at what comes after them."},
+         {by({.power = 0}), "The scores are not divided by sqrt(d)."},
+         {by({.power = -1}), "The scores are divided by d. It is sqrt(d)."},
+         {by({.masked = 0}),
           "The mask sets scores to 0, which is a score like any other: exp(0) = 1. Set them to "
           "-inf."},
-         {answer(hides_itself),
+         {by({.diagonal = 0}),
           "The mask hides the position itself, too. The first one then sees nothing: triu(..., "
           "1)."},
-         {answer(hides_the_past), "The mask is the wrong way round: it hides earlier positions."},
-         {answer(tril_for_triu),
+         {by({.diagonal = -1, .lower = true}),
+          "The mask is the wrong way round: it hides earlier positions."},
+         {by({.lower = true}),
           "tril is the lower triangle, so the mask hides the past. triu(..., 1) is what comes "
           "later."},
-         {answer(by_queries),
+         {by({.dim = -2}),
           "softmax runs along the queries, -2. The weights of a query sum to 1: -1."},
-         {answer(masked_afterwards),
+         {by({.masks_scores = false}),
           "Weights are masked after softmax, so they no longer sum to 1. Mask the scores."},
-         {answer(overflows),
+         {by({.subtracts = false}),
           "exp of a large score is infinite. Subtract the largest score of the row first."}}}}};
 }
 

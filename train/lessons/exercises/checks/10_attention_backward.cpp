@@ -8,10 +8,6 @@ namespace attention_backward_check {
 using F = Grads (*)(const Tensor&, const Tensor&, const Tensor&, const Tensor&);
 
 // inputs: dy, q, k, v
-Answer answer(F f) {
-  return [f](const Tensors& in) -> Tensors { return f(in[0], in[1], in[2], in[3]); };
-}
-
 Tensor flipped(const Tensor& x) { return x.transpose(-2, -1); }
 double scale(const Tensor& q) { return 1 / std::sqrt(static_cast<double>(q.size(-1))); }
 Tensor weights(const Tensor& q, const Tensor& k, bool is_masked = true) {
@@ -19,49 +15,26 @@ Tensor weights(const Tensor& q, const Tensor& k, bool is_masked = true) {
   const Tensor scores = matmul(q, flipped(k)) * scale(q);
   return softmax(is_masked ? masked_fill(scores, triu(ones({T, T}), 1) == 1, -inf) : scores, -1);
 }
-Tensors expected(const Tensors& in) {
-  const auto forward = [](const Tensors& x) { return matmul(weights(x[1], x[2]), x[3]); };
-  return {difference(forward, in, 1, in[0]), difference(forward, in, 2, in[0]),
-          difference(forward, in, 3, in[0])};
+Tensor forward(const Tensor& q, const Tensor& k, const Tensor& v) {
+  return matmul(weights(q, k), v);
 }
 
-// ---- mistakes. What they do not concern is right.
-
-Grads from(const Tensor& dS, const Tensor& P, const Tensor& dy, const Tensor& q, const Tensor& k,
-           double factor) {
-  return {matmul(dS, k) * factor, matmul(flipped(dS), q) * factor, matmul(flipped(P), dy)};
-}
-Tensor dS_of(const Tensor& P, const Tensor& dy, const Tensor& v) {
-  const Tensor dP = matmul(dy, flipped(v));
-  return P * (dP - sum(dP * P, {-1}, true));
-}
-Grads no_scale(const Tensor& dy, const Tensor& q, const Tensor& k, const Tensor& v) {
-  const Tensor P = weights(q, k);
-  return from(dS_of(P, dy, v), P, dy, q, k, 1);
-}
-Grads no_mask(const Tensor& dy, const Tensor& q, const Tensor& k, const Tensor& v) {
-  const Tensor P = weights(q, k, false);
-  return from(dS_of(P, dy, v), P, dy, q, k, scale(q));
-}
-Grads no_sum(const Tensor& dy, const Tensor& q, const Tensor& k, const Tensor& v) {
-  const Tensor P = weights(q, k);
-  return from(P * matmul(dy, flipped(v)), P, dy, q, k, scale(q));
-}
-Grads no_softmax(const Tensor& dy, const Tensor& q, const Tensor& k, const Tensor& v) {
-  return from(matmul(dy, flipped(v)), weights(q, k), dy, q, k, scale(q));
-}
-Grads P_not_transposed(const Tensor& dy, const Tensor& q, const Tensor& k, const Tensor& v) {
-  const Tensor P = weights(q, k), dS = dS_of(P, dy, v);
-  return {matmul(dS, k) * scale(q), matmul(flipped(dS), q) * scale(q), matmul(P, dy)};
-}
-Grads dS_not_transposed(const Tensor& dy, const Tensor& q, const Tensor& k, const Tensor& v) {
-  const Tensor P = weights(q, k), dS = dS_of(P, dy, v);
-  return {matmul(dS, k) * scale(q), matmul(dS, q) * scale(q), matmul(flipped(P), dy)};
-}
-Grads dS_transposed(const Tensor& dy, const Tensor& q, const Tensor& k, const Tensor& v) {
-  const Tensor P = weights(q, k), dS = dS_of(P, dy, v);
-  return {matmul(flipped(dS), k) * scale(q), matmul(flipped(dS), q) * scale(q),
-          matmul(flipped(P), dy)};
+// What a mistake does not concern is right.
+struct How {
+  bool scales = true, masks = true, sums = true, softmax = true;
+  bool flips_dq = false, flips_dk = true, flips_dv = true;
+};
+Answer by(const How& how) {
+  return answer(
+      [how](const Tensor& dy, const Tensor& q, const Tensor& k, const Tensor& v) -> Grads {
+        const auto turned = [](bool flips, const Tensor& x) { return flips ? flipped(x) : x; };
+        const Tensor P = weights(q, k, how.masks), dP = matmul(dy, flipped(v));
+        const Tensor centred = how.sums ? dP - sum(dP * P, {-1}, true) : dP;
+        const Tensor dS = how.softmax ? P * centred : dP;
+        const double factor = how.scales ? scale(q) : 1;
+        return {matmul(turned(how.flips_dq, dS), k) * factor,
+                matmul(turned(how.flips_dk, dS), q) * factor, matmul(turned(how.flips_dv, P), dy)};
+      });
 }
 
 }  // namespace attention_backward_check
@@ -86,7 +59,7 @@ Exercise attention_backward_exercise(attention_backward_check::F backward) {
       {{"attention_backward",
         {"dq", "dk", "dv"},
         answer(backward),
-        expected,
+        gradients(answer(forward, 1), 3),
         {of("two heads", shape),
          of("a single position", {1, 1, 1, 3}),
          of("batches", {2, 1, 3, 2}),
@@ -96,17 +69,18 @@ Exercise attention_backward_exercise(attention_backward_check::F backward) {
          {"heads split by a transpose",
           {noise(1, shape), noise(2, {1, 4, 2, 3}).transpose(1, 2),
            noise(3, {1, 4, 2, 3}).transpose(1, 2), noise(4, {1, 4, 2, 3}).transpose(1, 2)}}},
-        {{answer(no_scale),
+        {{by({.scales = false}),
           "dq and dk lack the factor 1 / sqrt(d), by which the scores were divided."},
-         {answer(no_mask),
+         {by({.masks = false}),
           "P has no mask: compute it exactly as the forward did, with -inf for later keys."},
-         {answer(no_sum), "The gradient of softmax lacks its sum: see exercise 5."},
-         {answer(no_softmax), "dP goes on as it is here. Softmax stands between the scores and P."},
-         {answer(P_not_transposed),
+         {by({.sums = false}), "The gradient of softmax lacks its sum: see exercise 5."},
+         {by({.softmax = false}),
+          "dP goes on as it is here. Softmax stands between the scores and P."},
+         {by({.flips_dv = false}),
           "dv takes P as it is. It is P^T: key j collects from all queries."},
-         {answer(dS_not_transposed),
+         {by({.flips_dk = false}),
           "dk takes dS as it is. It is dS^T: key j collects from all queries."},
-         {answer(dS_transposed), "dq takes dS^T. It is dS: query i collects from all keys."}}}}};
+         {by({.flips_dq = true}), "dq takes dS^T. It is dS: query i collects from all keys."}}}}};
 }
 
 }  // namespace ink

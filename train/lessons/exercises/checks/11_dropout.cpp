@@ -3,14 +3,8 @@
 namespace ink {
 namespace dropout_check {
 
-using F = Tensor (*)(const Tensor&, const Tensor&, double, bool);
-
 // inputs: x or dy, kept, p, training
-Answer answer(F f) {
-  return [f](const Tensors& in) -> Tensors {
-    return {f(in[0], in[1], in[2].item(), in[3].item() != 0)};
-  };
-}
+using F = Tensor (*)(const Tensor&, const Tensor&, double, bool);
 
 // The definition, element by element.
 Tensor right(const Tensor& x, const Tensor& kept, double p, bool training) {
@@ -19,16 +13,9 @@ Tensor right(const Tensor& x, const Tensor& kept, double p, bool training) {
   for (size_t i = 0; i < y.size() && training; ++i) y[i] = is_kept[i] == 0 ? 0 : y[i] / (1 - p);
   return from_vector(y, x.shape());
 }
-Tensors expected_y(const Tensors& in) {
-  return {right(in[0], in[1], in[2].item(), in[3].item() != 0)};
-}
 Tensors expected_dx(const Tensors& in) {
-  const auto forward = [](const Tensors& x) {
-    return right(x[4], x[1], x[2].item(), x[3].item() != 0);
-  };
-  Tensors inputs = in;
-  inputs.push_back(noise(9, in[0].shape()));
-  return {difference(forward, inputs, 4, in[0])};
+  const auto forward = [](const Tensors& x) { return answer(right)(x)[0]; };
+  return {difference(forward, {noise(9, in[0].shape()), in[1], in[2], in[3]}, 0, in[0])};
 }
 
 // ---- mistakes, of both directions
@@ -89,7 +76,7 @@ Exercise dropout_exercise(dropout_check::F forward, dropout_check::F backward) {
       {{"dropout_forward",
         {"y"},
         answer(forward),
-        expected_y,
+        answer(right),
         cases,
         {{answer(no_factor), "What is kept must be divided by 1 - p, so that the mean stays."},
          {answer(by_p), "This divides by p. Elements are kept with probability 1 - p."},

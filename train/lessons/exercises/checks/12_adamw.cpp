@@ -14,7 +14,8 @@ AdamSettings settings_of(const Tensor& x) {
 }
 
 // inputs: p, gradients (steps, n), settings. outputs: p, m, v after all steps
-Answer answer(F f) {
+Answer steps_of(
+    const std::function<Tensors(const Tensors&, const Tensor&, int64_t, const AdamSettings&)>& f) {
   return [f](const Tensors& in) -> Tensors {
     Tensors state = {in[0].clone(), zeros_like(in[0]), zeros_like(in[0])};
     for (int64_t i = 0; i < in[1].size(0); ++i)
@@ -51,25 +52,19 @@ struct How {
   bool corrects = true, decays = true, decays_by_lr = true, decay_in_g = false, eps_inside = false;
   bool from_0 = false, plain_square = true;
 };
-Tensors step(const Tensors& p_m_v, const Tensor& gradient, int64_t t, const AdamSettings& s,
-             const How& how) {
-  const Tensor g = how.decay_in_g ? gradient + p_m_v[0] * s.weight_decay : gradient;
-  const Tensor m = p_m_v[1] * s.beta1 + g * (1 - s.beta1);
-  const Tensor v = p_m_v[2] * s.beta2 + (how.plain_square ? square(g) : abs(g)) * (1 - s.beta2);
-  const double steps = static_cast<double>(how.from_0 ? t + 1 : t);
-  const Tensor mean = how.corrects ? m / (1 - std::pow(s.beta1, steps)) : m;
-  const Tensor spread = how.corrects ? v / (1 - std::pow(s.beta2, steps)) : v;
-  const Tensor divisor = how.eps_inside ? sqrt(spread + s.eps) : sqrt(spread) + s.eps;
-  const double decay = how.decays && !how.decay_in_g ? s.weight_decay : 0;
-  return {p_m_v[0] * (1 - (how.decays_by_lr ? s.lr : 1) * decay) - s.lr * mean / divisor, m, v};
-}
 Answer mistaken(const How& how) {
-  return [how](const Tensors& in) -> Tensors {
-    Tensors state = {in[0].clone(), zeros_like(in[0]), zeros_like(in[0])};
-    for (int64_t i = 0; i < in[1].size(0); ++i)
-      state = step(state, in[1].select(0, i), i + 1, settings_of(in[2]), how);
-    return state;
-  };
+  return steps_of([how](const Tensors& p_m_v, const Tensor& gradient, int64_t t,
+                        const AdamSettings& s) -> Tensors {
+    const Tensor g = how.decay_in_g ? gradient + p_m_v[0] * s.weight_decay : gradient;
+    const Tensor m = p_m_v[1] * s.beta1 + g * (1 - s.beta1);
+    const Tensor v = p_m_v[2] * s.beta2 + (how.plain_square ? square(g) : abs(g)) * (1 - s.beta2);
+    const double steps = static_cast<double>(how.from_0 ? t + 1 : t);
+    const Tensor mean = how.corrects ? m / (1 - std::pow(s.beta1, steps)) : m;
+    const Tensor spread = how.corrects ? v / (1 - std::pow(s.beta2, steps)) : v;
+    const Tensor divisor = how.eps_inside ? sqrt(spread + s.eps) : sqrt(spread) + s.eps;
+    const double decay = how.decays && !how.decay_in_g ? s.weight_decay : 0;
+    return {p_m_v[0] * (1 - (how.decays_by_lr ? s.lr : 1) * decay) - s.lr * mean / divisor, m, v};
+  });
 }
 
 Case of(const std::string& name, int64_t steps, double size, double decay, double eps = 1e-8) {
@@ -93,7 +88,7 @@ Exercise adamw_exercise(adamw_check::F adamw_step) {
        "reads and writes far more memory than it computes."},
       {{"adamw_step",
         {"p", "m", "v"},
-        answer(adamw_step),
+        steps_of(adamw_step),
         expected,
         {of("one step", 1, 1, 0.1), of("two steps", 2, 1, 0.1), of("ten steps", 10, 1, 0.1),
          of("without decay", 3, 1, 0), of("a gradient of zero", 3, 0, 0.1),

@@ -13,7 +13,7 @@ Tensors properties(const Tensor& turned, const Tensor& later) {
 }
 
 // inputs: x, start
-Answer answer(F f) {
+Answer turns(F f) {
   return [f](const Tensors& in) -> Tensors {
     const int64_t start = static_cast<int64_t>(in[1].item());
     return properties(f(in[0], start), f(in[0], start + 7));
@@ -52,11 +52,6 @@ Tensor turned_by(const Tensor& x, const Tensor& angle) {
   const Tensor a = narrow(x, -1, 0, half), b = narrow(x, -1, half, half);
   return cat({a * cos(angle) - b * sin(angle), a * sin(angle) + b * cos(angle)}, -1);
 }
-Tensor backwards(const Tensor& x, int64_t start) { return turned_by(x, -angles(x, start)); }
-Tensor from_0(const Tensor& x, int64_t) { return turned_by(x, angles(x, 0)); }
-Tensor from_1(const Tensor& x, int64_t start) { return turned_by(x, angles(x, start + 1)); }
-Tensor one_speed(const Tensor& x, int64_t start) { return turned_by(x, angles(x, start, 0)); }
-Tensor half_power(const Tensor& x, int64_t start) { return turned_by(x, angles(x, start, -1)); }
 Tensor no_minus(const Tensor& x, int64_t start) {
   const int64_t half = x.size(-1) / 2;
   const Tensor a = narrow(x, -1, 0, half), b = narrow(x, -1, half, half), t = angles(x, start);
@@ -89,25 +84,29 @@ Exercise rotary_exercise(rotary_check::F rotate) {
        "a and b are the two halves of x, narrow(x, -1, 0, d/2) and narrow(x, -1, d/2, d/2). cat "
        "puts a cos - b sin and a sin + b cos side by side."},
       {"autograd/ops/rotary.cpp", "Tensor rotary(",
-       "Cosines and sines come from a table that the model computes once "
-       "(nn/rotary_embedding.h), in f64 because angles grow large. Its gradient is the same op, "
-       "turned the other way."},
+       "Cosines and sines come from a table that the model computes once (nn/rotary_embedding.h), "
+       "in f64 because angles grow large. Its gradient is the same op, turned the other way."},
       {{"rotate",
         {"turned", "length", "score"},
-        answer(rotate),
+        turns(rotate),
         expected,
         {of("four positions", noise(1, {4, 6})), of("a single pair", noise(2, {3, 2})),
          of("heads and batches", noise(3, {2, 2, 3, 4})),
          of("it starts at position 5", noise(4, {3, 4}), 5),
          of("a single row, far away", noise(5, {1, 4}), 1000)},
-        {{answer(backwards), "This turns the other way: a' = a cos - b sin, b' = a sin + b cos."},
-         {answer(from_0), "`start` is ignored: rows stand at start, start + 1, ..."},
-         {answer(from_1), "The first row stands at `start`, not at start + 1."},
-         {answer(one_speed), "All pairs turn at one speed. Pair i turns by t / 10000^(2 i / d)."},
-         {answer(half_power), "The exponent is 2 i / d. Here the 2 is missing."},
-         {answer(no_minus),
+        {{turns([](const Tensor& x, int64_t start) { return turned_by(x, -angles(x, start)); }),
+          "This turns the other way: a' = a cos - b sin, b' = a sin + b cos."},
+         {turns([](const Tensor& x, int64_t) { return turned_by(x, angles(x, 0)); }),
+          "`start` is ignored: rows stand at start, start + 1, ..."},
+         {turns([](const Tensor& x, int64_t start) { return turned_by(x, angles(x, start + 1)); }),
+          "The first row stands at `start`, not at start + 1."},
+         {turns([](const Tensor& x, int64_t start) { return turned_by(x, angles(x, start, 0)); }),
+          "All pairs turn at one speed. Pair i turns by t / 10000^(2 i / d)."},
+         {turns([](const Tensor& x, int64_t start) { return turned_by(x, angles(x, start, -1)); }),
+          "The exponent is 2 i / d. Here the 2 is missing."},
+         {turns(no_minus),
           "A sign is wrong, so this is no rotation: lengths change. a' = a cos - b sin."},
-         {answer(neighbours),
+         {turns(neighbours),
           "This pairs neighbours, x[2i] with x[2i + 1]. Here pairs are x[i] with x[i + d/2]."}}}}};
 }
 

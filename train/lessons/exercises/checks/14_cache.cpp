@@ -5,10 +5,10 @@
 namespace ink {
 namespace cache_check {
 
-using F = Tensor (*)(const Tensor&, const Tensor&, const Tensor&, Cache&);
+using F = std::function<Tensor(const Tensor&, const Tensor&, const Tensor&, Cache&)>;
 
 // inputs: q, k, v of the whole text, and how many positions each call brings
-Answer answer(F f) {
+Answer attended(const F& f) {
   return [f](const Tensors& in) -> Tensors {
     Cache cache;
     Tensors rows;
@@ -29,40 +29,24 @@ Tensors expected(const Tensors& in) {
 
 // ---- mistakes
 
-void append(Cache& cache, const Tensor& k, const Tensor& v) {
-  cache.k = cache.k.defined() ? cat({cache.k, k}, -2) : k;
-  cache.v = cache.v.defined() ? cat({cache.v, v}, -2) : v;
-}
-Tensor attend(const Tensor& q, const Cache& cache, int64_t diagonal, bool scaled = true) {
-  const double scale = scaled ? 1 / std::sqrt(static_cast<double>(q.size(-1))) : 1;
-  const Tensor later = triu(ones({q.size(-2), cache.k.size(-2)}), diagonal) == 1;
-  const Tensor scores = matmul(q, cache.k.transpose(-2, -1)) * scale;
-  return matmul(softmax(masked_fill(scores, later, -inf), -1), cache.v);
-}
-Tensor no_mask(const Tensor& q, const Tensor& k, const Tensor& v, Cache& cache) {
-  append(cache, k, v);
-  return attend(q, cache, cache.k.size(-2));
-}
-Tensor upper_left(const Tensor& q, const Tensor& k, const Tensor& v, Cache& cache) {
-  append(cache, k, v);
-  return attend(q, cache, 1);
-}
-Tensor forgets(const Tensor& q, const Tensor& k, const Tensor& v, Cache& cache) {
-  cache = {k, v};
-  return attend(q, cache, 1);
-}
-Tensor no_scale(const Tensor& q, const Tensor& k, const Tensor& v, Cache& cache) {
-  append(cache, k, v);
-  return attend(q, cache, cache.k.size(-2) - q.size(-2) + 1, false);
-}
-Tensor newest_first(const Tensor& q, const Tensor& k, const Tensor& v, Cache& cache) {
-  cache.k = cache.k.defined() ? cat({k, cache.k}, -2) : k;
-  cache.v = cache.v.defined() ? cat({v, cache.v}, -2) : v;
-  return attend(q, cache, cache.k.size(-2) - q.size(-2) + 1);
-}
-Tensor hides_itself(const Tensor& q, const Tensor& k, const Tensor& v, Cache& cache) {
-  append(cache, k, v);
-  return attend(q, cache, cache.k.size(-2) - q.size(-2));
+struct How {
+  int64_t diagonal = 1;
+  bool from_the_end = true, scales = true, remembers = true, newest_last = true;
+};
+Answer by(const How& how) {
+  return attended([how](const Tensor& q, const Tensor& k, const Tensor& v, Cache& cache) {
+    const auto append = [how](Tensor& old, const Tensor& fresh) {
+      old = !old.defined() || !how.remembers ? fresh
+            : how.newest_last                ? cat({old, fresh}, -2)
+                                             : cat({fresh, old}, -2);
+    };
+    append(cache.k, k), append(cache.v, v);
+    const int64_t S = cache.k.size(-2), n = q.size(-2);
+    const Tensor hidden = triu(ones({n, S}), how.diagonal + (how.from_the_end ? S - n : 0)) == 1;
+    const double scale = how.scales ? 1 / std::sqrt(static_cast<double>(q.size(-1))) : 1;
+    const Tensor scores = matmul(q, cache.k.transpose(-2, -1)) * scale;
+    return matmul(softmax(masked_fill(scores, hidden, -inf), -1), cache.v);
+  });
 }
 
 Case of(const std::string& name, const Tensor& parts, const Shape& shape = {1, 2, 6, 3}) {
@@ -71,7 +55,8 @@ Case of(const std::string& name, const Tensor& parts, const Shape& shape = {1, 2
 
 }  // namespace cache_check
 
-Exercise cache_exercise(cache_check::F attend_next) {
+Exercise cache_exercise(Tensor (*attend_next)(const Tensor&, const Tensor&, const Tensor&,
+                                              Cache&)) {
   using namespace cache_check;
   return {
       "14_cache",
@@ -84,22 +69,22 @@ Exercise cache_exercise(cache_check::F attend_next) {
        "there for every token, so that a text of T tokens costs T squared."},
       {{"attend_next",
         {"y", "cache.k", "cache.v"},
-        answer(attend_next),
+        attended(attend_next),
         expected,
         {of("one position at a time", tensor({1, 1, 1, 1, 1, 1})),
          of("four, then one at a time", tensor({4, 1, 1})), of("parts of 2 and 4", tensor({2, 4})),
          of("all at once", tensor({6})), of("a single position", tensor({1}), {1, 1, 1, 2}),
          of("batches", tensor({3, 2}), {2, 2, 5, 2})},
-        {{answer(no_mask),
+        {{by({.diagonal = 100}),
           "There is no mask: where several positions are new, earlier ones look ahead."},
-         {answer(upper_left),
+         {by({.from_the_end = false}),
           "The mask begins at key 0. Row i stands at position S - n + i: triu(..., S - n + 1)."},
-         {answer(forgets),
+         {by({.remembers = false}),
           "The cache holds the last call alone. New keys and values are appended."},
-         {answer(no_scale), "The scores are not divided by sqrt(d)."},
-         {answer(newest_first),
+         {by({.scales = false}), "The scores are not divided by sqrt(d)."},
+         {by({.newest_last = false}),
           "New positions go behind those in the cache: cat({cache.k, k}, -2)."},
-         {answer(hides_itself),
+         {by({.diagonal = 0}),
           "The mask hides the position itself, too: one diagonal too low."}}}}};
 }
 

@@ -72,11 +72,6 @@ using OfModel = std::function<Tensor(const SmallGpt&, const Tensor&)>;
 Answer of_model(const OfModel& f) {
   return [f](const Tensors& in) -> Tensors { return {f(made(2), in[0]).detach()}; };
 }
-// inputs: logits, targets
-using OfLogits = std::function<Tensor(const Tensor&, const Tensor&)>;
-Answer of_logits(const OfLogits& f) {
-  return [f](const Tensors& in) -> Tensors { return {f(in[0], in[1])}; };
-}
 // inputs: ids, targets. outputs: the losses of three steps, all parameters afterwards
 using OfStep = std::function<Tensor(const SmallGpt&, AdamW&, const Tensor&, const Tensor&)>;
 Answer of_step(const OfStep& f) {
@@ -170,16 +165,16 @@ Task logits_task(const GptParts& parts) {
 Task loss_task(const GptParts& parts) {
   return {"gpt_loss",
           {"loss"},
-          of_logits(parts.loss),
-          of_logits(loss),
+          answer(parts.loss),
+          answer(loss),
           {{"one text", {noise(24, {1, 4, 7}), tensor({{3, 1, 6, 2}})}},
            {"batches", {noise(25, {2, 3, 7}), tensor({{0, 0, 1}, {5, 6, 2}})}},
            {"a single position", {noise(26, {1, 1, 7}), tensor({{4}})}}},
-          {{of_logits([](const Tensor& x, const Tensor& y) { return loss(x, y) * y.numel(); }),
+          {{answer([](const Tensor& x, const Tensor& y) { return loss(x, y) * y.numel(); }),
             "This is the sum over all positions. The loss is their mean."},
-           {of_logits([](const Tensor& x, const Tensor& y) { return loss(x, y) * y.size(1); }),
+           {answer([](const Tensor& x, const Tensor& y) { return loss(x, y) * y.size(1); }),
             "This is the mean over texts of sums. The loss is the mean over all B T positions."},
-           {of_logits([](const Tensor& x, const Tensor& y) {
+           {answer([](const Tensor& x, const Tensor& y) {
               return loss(x.select(1, -1), y.select(1, -1));
             }),
             "Only the last position counts here. Every position predicts its next character."}}};

@@ -7,59 +7,34 @@ using Forward = Tensor (*)(const Tensor&, const Tensor&, double);
 using Backward = Grads (*)(const Tensor&, const Tensor&, const Tensor&, double);
 
 // inputs: dy, x, weight, eps
-Answer answer(Forward f) {
-  return [f](const Tensors& in) -> Tensors { return {f(in[1], in[2], in[3].item())}; };
-}
-Answer answer(Backward f) {
-  return [f](const Tensors& in) -> Tensors { return f(in[0], in[1], in[2], in[3].item()); };
-}
-
-Tensor rstd_of(const Tensor& x, double eps, int64_t dim = -1) {
-  return rsqrt(mean(square(x), {dim}, true) + eps);
-}
-Tensor right(const Tensor& x, const Tensor& w, double eps) { return x * rstd_of(x, eps) * w; }
-Tensors expected_gradients(const Tensors& in) {
-  const auto forward = [](const Tensors& x) { return right(x[1], x[2], x[3].item()); };
-  return {difference(forward, in, 1, in[0]), difference(forward, in, 2, in[0])};
+struct How {
+  int64_t dim = -1;
+  bool centres = false, by_mean = true, roots = true, eps_inside = true;
+};
+Answer forward_by(const How& how) {
+  const auto f = [how](const Tensor& x, const Tensor& w, double eps) {
+    const Tensor y = how.centres ? x - mean(x, {-1}, true) : x, squares = square(y);
+    const Tensor m = how.by_mean ? mean(squares, {how.dim}, true) : sum(squares, {-1}, true);
+    const Tensor rstd = how.eps_inside ? rsqrt(m + eps) : 1 / (sqrt(m) + eps);
+    return y * (how.roots ? rstd : square(rstd)) * w;
+  };
+  return answer(f, 1);
 }
 
-Tensor layer_norm(const Tensor& x, const Tensor& w, double eps) {
-  const Tensor centred = x - mean(x, {-1}, true);
-  return centred * rstd_of(centred, eps) * w;
-}
-Tensor by_the_sum(const Tensor& x, const Tensor& w, double eps) {
-  return x * rsqrt(sum(square(x), {-1}, true) + eps) * w;
-}
-Tensor by_columns(const Tensor& x, const Tensor& w, double eps) {
-  return x * rstd_of(x, eps, 0) * w;
-}
-Tensor by_the_square(const Tensor& x, const Tensor& w, double eps) {
-  return x * square(rstd_of(x, eps)) * w;
-}
-Tensor eps_outside(const Tensor& x, const Tensor& w, double eps) {
-  return x / (sqrt(mean(square(x), {-1}, true)) + eps) * w;
-}
-
-Grads backward(const Tensor& dy, const Tensor& x, const Tensor& w, double eps) {
-  const Tensor rstd = rstd_of(x, eps), xhat = x * rstd, d = dy * w;
-  return {rstd * (d - xhat * mean(d * xhat, {-1}, true)), sum_to(dy * xhat, w.shape())};
-}
-Grads constant_rstd(const Tensor& dy, const Tensor& x, const Tensor& w, double eps) {
-  return {rstd_of(x, eps) * dy * w, backward(dy, x, w, eps)[1]};
-}
-Grads of_layer_norm(const Tensor& dy, const Tensor& x, const Tensor& w, double eps) {
-  const Grads right = backward(dy, x, w, eps);
-  return {right[0] - rstd_of(x, eps) * mean(dy * w, {-1}, true), right[1]};
-}
-Grads no_weight(const Tensor& dy, const Tensor& x, const Tensor& w, double eps) {
-  return {backward(dy, x, ones_like(w), eps)[0], backward(dy, x, w, eps)[1]};
-}
-Grads sum_in_dx(const Tensor& dy, const Tensor& x, const Tensor& w, double eps) {
-  const Tensor rstd = rstd_of(x, eps), xhat = x * rstd, d = dy * w;
-  return {rstd * (d - xhat * sum(d * xhat, {-1}, true)), backward(dy, x, w, eps)[1]};
-}
-Grads raw_x(const Tensor& dy, const Tensor& x, const Tensor& w, double eps) {
-  return {backward(dy, x, w, eps)[0], sum_to(dy * x, w.shape())};
+// What a mistake does not concern is right.
+struct BackwardHow {
+  bool by_rstd = true, centres = false, weighs = true, by_mean = true, normal = true;
+};
+Answer backward_by(const BackwardHow& how) {
+  return answer([how](const Tensor& dy, const Tensor& x, const Tensor& w, double eps) -> Grads {
+    const Tensor rstd = rsqrt(mean(square(x), {-1}, true) + eps), xhat = x * rstd;
+    const Tensor d = how.weighs ? dy * w : dy, along = d * xhat;
+    Tensor dx = d;
+    if (how.by_rstd)
+      dx = dx - xhat * (how.by_mean ? mean(along, {-1}, true) : sum(along, {-1}, true));
+    if (how.centres) dx = dx - mean(d, {-1}, true);
+    return {rstd * dx, sum_to(dy * (how.normal ? xhat : x), w.shape())};
+  });
 }
 
 Case of(const std::string& name, const Shape& shape, const Tensor& x, double eps = 1e-5) {
@@ -93,26 +68,32 @@ Exercise rms_norm_exercise(rms_norm_check::Forward forward, rms_norm_check::Back
        "otherwise be written and read once more."},
       {{"rms_norm_forward",
         {"y"},
-        answer(forward),
-        answer(right),
+        answer(forward, 1),
+        forward_by({}),
         cases,
-        {{answer(layer_norm), "This subtracts the mean. RMS norm leaves it where it is."},
-         {answer(by_the_sum), "This divides by the root of the sum of squares. It is their mean."},
-         {answer(by_columns), "This normalises columns. Rows lie along the last dimension, -1."},
-         {answer(by_the_square), "This divides by the mean square. Divide by its square root."},
-         {answer(eps_outside), "eps is added to the mean square, inside of the square root."}}},
+        {{forward_by({.centres = true}),
+          "This subtracts the mean. RMS norm leaves it where it is."},
+         {forward_by({.by_mean = false}),
+          "This divides by the root of the sum of squares. It is their mean."},
+         {forward_by({.dim = 0}),
+          "This normalises columns. Rows lie along the last dimension, -1."},
+         {forward_by({.roots = false}),
+          "This divides by the mean square. Divide by its square root."},
+         {forward_by({.eps_inside = false}),
+          "eps is added to the mean square, inside of the square root."}}},
        {"rms_norm_backward",
         {"dx", "dweight"},
         answer(backward),
-        expected_gradients,
+        gradients(forward_by({}), 2),
         cases,
-        {{answer(constant_rstd),
+        {{backward_by({.by_rstd = false}),
           "dx treats rstd as a constant. It depends on x: a term is missing."},
-         {answer(of_layer_norm),
+         {backward_by({.centres = true}),
           "dx subtracts mean(dxhat). That belongs to layer norm, which subtracts the mean of x."},
-         {answer(no_weight), "dx lacks the weight: dxhat is dy weight."},
-         {answer(sum_in_dx), "dx has a sum over the row where a mean belongs: rstd has a 1/C."},
-         {answer(raw_x),
+         {backward_by({.weighs = false}), "dx lacks the weight: dxhat is dy weight."},
+         {backward_by({.by_mean = false}),
+          "dx has a sum over the row where a mean belongs: rstd has a 1/C."},
+         {backward_by({.normal = false}),
           "dweight multiplies dy by x. It is xhat that weight was multiplied by."}}}}};
 }
 

@@ -9,12 +9,6 @@ using Forward = Tensor (*)(const Tensor&, const Tensor&);
 using Backward = Grads (*)(const Tensor&, const Tensor&, const Tensor&);
 
 // inputs: dy, gate, up
-Answer answer(Forward f) {
-  return [f](const Tensors& in) -> Tensors { return {f(in[1], in[2])}; };
-}
-Answer answer(Backward f) {
-  return [f](const Tensors& in) -> Tensors { return f(in[0], in[1], in[2]); };
-}
 
 // Element by element.
 Tensor right(const Tensor& gate, const Tensor& up) {
@@ -23,36 +17,21 @@ Tensor right(const Tensor& gate, const Tensor& up) {
   for (size_t i = 0; i < y.size(); ++i) y[i] = u[i] * y[i] / (1 + std::exp(-y[i]));
   return from_vector(y, gate.shape());
 }
-Tensors expected_gradients(const Tensors& in) {
-  const auto forward = [](const Tensors& x) { return right(x[1], x[2]); };
-  return {difference(forward, in, 1, in[0]), difference(forward, in, 2, in[0])};
-}
 
-Tensor glu(const Tensor& gate, const Tensor& up) { return sigmoid(gate) * up; }
-Tensor gates_itself(const Tensor& gate, const Tensor& up) { return gate * sigmoid(up) * up; }
-Tensor no_up(const Tensor& gate, const Tensor&) { return gate * sigmoid(gate); }
 Tensor infinite(const Tensor& gate, const Tensor& up) {
   const Tensor e = exp(gate);
   return gate * e / (1 + e) * up;
 }
 
-Grads with(const Tensor& dy, const Tensor& gate, const Tensor& up, const Tensor& slope) {
-  return {dy * up * slope, dy * gate * sigmoid(gate)};
+// The slope of silu is wrong.
+Answer sloped(Tensor (*slope)(const Tensor& g, const Tensor& s)) {
+  return answer([slope](const Tensor& dy, const Tensor& gate, const Tensor& up) -> Grads {
+    return {dy * up * slope(gate, sigmoid(gate)), dy * gate * sigmoid(gate)};
+  });
 }
 Tensor slope_of(const Tensor& gate) {
   const Tensor s = sigmoid(gate);
   return s * (1 + gate * (1 - s));
-}
-Grads slope_of_s(const Tensor& dy, const Tensor& gate, const Tensor& up) {
-  const Tensor s = sigmoid(gate);
-  return with(dy, gate, up, s * (1 - s));
-}
-Grads s_alone(const Tensor& dy, const Tensor& gate, const Tensor& up) {
-  return with(dy, gate, up, sigmoid(gate));
-}
-Grads one_term(const Tensor& dy, const Tensor& gate, const Tensor& up) {
-  const Tensor s = sigmoid(gate);
-  return with(dy, gate, up, gate * s * (1 - s));
 }
 Grads no_up_in_dgate(const Tensor& dy, const Tensor& gate, const Tensor&) {
   return {dy * slope_of(gate), dy * gate * sigmoid(gate)};
@@ -94,25 +73,29 @@ Exercise swiglu_exercise(swiglu_check::Forward forward, swiglu_check::Backward b
        "writing and reading a tensor. One pass gives both gradients."},
       {{"swiglu_forward",
         {"y"},
-        answer(forward),
-        answer(right),
+        answer(forward, 1),
+        answer(right, 1),
         cases,
-        {{answer(glu), "This is GLU, whose gate is sigmoid(gate). silu has the factor gate, too."},
-         {answer(gates_itself), "up is its own gate here. The sigmoid is that of gate."},
-         {answer(no_up), "silu(gate) is right, but it is not multiplied by up."},
-         {answer(infinite),
+        {{answer([](const Tensor& gate, const Tensor& up) { return sigmoid(gate) * up; }, 1),
+          "This is GLU, whose gate is sigmoid(gate). silu has the factor gate, too."},
+         {answer([](const Tensor& gate, const Tensor& up) { return gate * sigmoid(up) * up; }, 1),
+          "up is its own gate here. The sigmoid is that of gate."},
+         {answer([](const Tensor& gate) { return gate * sigmoid(gate); }, 1),
+          "silu(gate) is right, but it is not multiplied by up."},
+         {answer(infinite, 1),
           "exp of a large gate is infinite, and infinity divided by itself is NaN. Divide 1 by "
           "1 + exp(-g), or use sigmoid."}}},
        {"swiglu_backward",
         {"dgate", "dup"},
         answer(backward),
-        expected_gradients,
+        gradients(answer(right, 1), 2),
         cases,
-        {{answer(slope_of_s),
+        {{sloped([](const Tensor&, const Tensor& s) { return s * (1 - s); }),
           "dgate has the slope of the sigmoid. silu is gate times the sigmoid: the product rule."},
-         {answer(s_alone),
+         {sloped([](const Tensor&, const Tensor& s) { return s; }),
           "dgate treats the sigmoid as a constant. It depends on gate: a term is missing."},
-         {answer(one_term), "dgate lacks the term in which gate itself changes, with the slope s."},
+         {sloped([](const Tensor& g, const Tensor& s) { return g * s * (1 - s); }),
+          "dgate lacks the term in which gate itself changes, with the slope s."},
          {answer(no_up_in_dgate), "dgate lacks the factor up."},
          {answer(swapped), "The two gradients are swapped: dgate comes first."},
          {answer(gate_alone), "dup is dy times silu(gate). Here it has the sigmoid alone."}}}}};

@@ -6,10 +6,10 @@
 namespace ink {
 namespace accumulation_check {
 
-using F = Tensor (*)(const Tensors&, const Tensors&);
+using F = std::function<Tensor(const Tensors&, const Tensors&)>;
 
 // inputs: two micro-batches' logits, then their targets. outputs: the loss, and what arrived
-Answer answer(F f) {
+Answer arrived(const F& f) {
   return [f](const Tensors& in) -> Tensors {
     Tensors logits;
     for (const size_t i : {0, 1}) {
@@ -49,43 +49,26 @@ Tensors expected(const Tensors& in) {
           difference(whole_loss, in, 1, scalar(1))};
 }
 
-// ---- mistakes: what each micro-batch's sum is divided by
+// ---- mistakes
 
-template <class DivisorOf>
-Tensor with(const Tensors& logits, const Tensors& targets, DivisorOf divisor_of) {
-  Tensor total = zeros({}, f64);
-  for (size_t i = 0; i < logits.size(); ++i) {
-    const Tensor loss = cross_entropy(logits[i], targets[i], -100, Reduction::sum) /
-                        std::max(divisor_of(targets[i]), 1.0);
-    loss.backward();
-    total = total + loss.detach();
-  }
-  return total;
-}
 double counted(const Tensor& targets) { return sum(targets != -100).to(f64).item(); }
 double counted(const Tensors& targets) { return counted(targets[0]) + counted(targets[1]); }
+double counted_here(const Tensor& here, const Tensors&) { return counted(here); }
+double counted_in_all(const Tensor&, const Tensors& all) { return counted(all); }
 
-Tensor mean_of_means(const Tensors& logits, const Tensors& targets) {
-  return with(logits, targets, [](const Tensor& t) { return 2 * std::max(counted(t), 1.0); });
-}
-Tensor sum_of_means(const Tensors& logits, const Tensors& targets) {
-  return with(logits, targets, [](const Tensor& t) { return counted(t); });
-}
-Tensor not_divided(const Tensors& logits, const Tensors& targets) {
-  return with(logits, targets, [](const Tensor&) { return 1.0; });
-}
-Tensor by_all(const Tensors& logits, const Tensors& targets) {
-  return with(logits, targets, [&](const Tensor&) {
-    return static_cast<double>(targets[0].numel() + targets[1].numel());
+// What each micro-batch's sum is divided by, given its targets and all.
+using Divisor = double (*)(const Tensor& here, const Tensors& all);
+Answer dividing(Divisor divisor, bool returns_the_last = false) {
+  return arrived([=](const Tensors& logits, const Tensors& targets) {
+    Tensor total = zeros({}, f64), loss;
+    for (size_t i = 0; i < logits.size(); ++i) {
+      loss = cross_entropy(logits[i], targets[i], -100, Reduction::sum) /
+             std::max(divisor(targets[i], targets), 1.0);
+      loss.backward();
+      total = total + loss.detach();
+    }
+    return returns_the_last ? loss.detach() : total;
   });
-}
-Tensor and_by_parts(const Tensors& logits, const Tensors& targets) {
-  return with(logits, targets, [&](const Tensor&) { return 2 * counted(targets); });
-}
-Tensor the_last_alone(const Tensors& logits, const Tensors& targets) {
-  with(logits, targets, [&](const Tensor&) { return counted(targets); });
-  return cross_entropy(logits[1], targets[1], -100, Reduction::sum).detach() /
-         std::max(counted(targets), 1.0);
 }
 
 Case of(const std::string& name, const Tensor& a, const Tensor& b) {
@@ -94,7 +77,7 @@ Case of(const std::string& name, const Tensor& a, const Tensor& b) {
 
 }  // namespace accumulation_check
 
-Exercise accumulation_exercise(accumulation_check::F accumulated_loss) {
+Exercise accumulation_exercise(Tensor (*accumulated_loss)(const Tensors&, const Tensors&)) {
   using namespace accumulation_check;
   return {
       "21_accumulation",
@@ -111,23 +94,28 @@ Exercise accumulation_exercise(accumulation_check::F accumulated_loss) {
        "divided."},
       {{"accumulated_loss",
         {"loss", "dlogits[0]", "dlogits[1]"},
-        answer(accumulated_loss),
+        arrived(accumulated_loss),
         expected,
         {of("all targets count", tensor({3, 0}), tensor({1, 2})),
          of("micro-batches of 3 and 1 rows", tensor({3, 0, 1}), tensor({2})),
          of("three of six count", tensor({3, -100, 1}), tensor({-100, -100, 0})),
          of("nothing counts in one of them", tensor({-100, -100}), tensor({1, 2})),
          of("nothing counts at all", tensor({-100}), tensor({-100, -100}))},
-        {{answer(mean_of_means),
+        {{dividing(
+              [](const Tensor& here, const Tensors&) { return 2 * std::max(counted(here), 1.0); }),
           "This is the mean of the micro-batches' means. Those with few targets count too much."},
-         {answer(sum_of_means),
+         {dividing(counted_here),
           "Each micro-batch is divided by its own count, and the means are added: the gradients "
           "grow with the number of micro-batches."},
-         {answer(not_divided), "This is a sum over targets. Divide it by how many count."},
-         {answer(by_all), "This divides by all targets. Those of -100 do not count."},
-         {answer(and_by_parts),
+         {dividing([](const Tensor&, const Tensors&) { return 1.0; }),
+          "This is a sum over targets. Divide it by how many count."},
+         {dividing([](const Tensor&, const Tensors& all) {
+            return static_cast<double>(all[0].numel() + all[1].numel());
+          }),
+          "This divides by all targets. Those of -100 do not count."},
+         {dividing([](const Tensor&, const Tensors& all) { return 2 * counted(all); }),
           "This divides by the number of micro-batches, too. Their parts of a mean are added."},
-         {answer(the_last_alone),
+         {dividing(counted_in_all, true),
           "The gradients are right. The loss is that of the last micro-batch: add them up."}}}}};
 }
 

@@ -3,23 +3,8 @@
 namespace ink {
 namespace strides_check {
 
-using Strides = Ints (*)(const Ints&, const Ints&, const Ints&);
-using Addresses = Ints (*)(const Ints&, const Ints&, int64_t);
-
-Tensor packed(const Ints& x) { return from_vector(x, {std::ssize(x)}); }
-
-// inputs: sizes, strides, to
-Answer answer(Strides f) {
-  return [f](const Tensors& in) -> Tensors {
-    return {packed(f(in[0].tolist<int64_t>(), in[1].tolist<int64_t>(), in[2].tolist<int64_t>()))};
-  };
-}
-// inputs: sizes, strides, offset
-Answer answer(Addresses f) {
-  return [f](const Tensors& in) -> Tensors {
-    return {packed(f(in[0].tolist<int64_t>(), in[1].tolist<int64_t>(), in[2].item<int64_t>()))};
-  };
-}
+using Strides = Ints (*)(const Ints& sizes, const Ints& strides, const Ints& to);
+using Addresses = Ints (*)(const Ints& sizes, const Ints& strides, int64_t offset);
 
 Ints right_strides(const Ints& sizes, const Ints& strides, const Ints& to) {
   Ints result;
@@ -98,10 +83,10 @@ Ints offset_each_time(const Ints& sizes, const Ints& strides, int64_t offset) {
 }
 
 Case of(const std::string& name, const Ints& sizes, const Ints& strides, const Ints& to) {
-  return {name, {packed(sizes), packed(strides), packed(to)}};
+  return {name, {list(sizes), list(strides), list(to)}};
 }
 Case at(const std::string& name, const Ints& sizes, const Ints& strides, int64_t offset) {
-  return {name, {packed(sizes), packed(strides), tensor(offset)}};
+  return {name, {list(sizes), list(strides), tensor(offset)}};
 }
 
 }  // namespace strides_check

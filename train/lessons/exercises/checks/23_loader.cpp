@@ -7,16 +7,7 @@
 namespace ink {
 namespace loader_check {
 
-using F = Ints (*)(int64_t, int64_t, int64_t, int64_t);
-
-// inputs: step, batch, windows, seed
-Answer answer(F f) {
-  return [f](const Tensors& in) -> Tensors {
-    const auto number = [&](size_t i) { return in[i].item<int64_t>(); };
-    const Ints ids = f(number(0), number(1), number(2), number(3));
-    return {from_vector(ids, {std::ssize(ids)})};
-  };
-}
+using F = Ints (*)(int64_t step, int64_t batch, int64_t windows, int64_t seed);
 
 template <class Order>
 Ints windows(int64_t step, int64_t batch, Order window_at) {

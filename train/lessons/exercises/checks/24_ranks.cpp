@@ -5,16 +5,8 @@
 namespace ink {
 namespace ranks_check {
 
-using F = Tensor (*)(int64_t, const Ints&, const Tensors&);
-
 // inputs: here, from, parts (ranks, n)
-Answer answer(F f) {
-  return [f](const Tensors& in) -> Tensors {
-    Tensors parts;
-    for (int64_t i = 0; i < in[2].size(0); ++i) parts.push_back(in[2].select(0, i));
-    return {f(in[0].item<int64_t>(), in[1].tolist<int64_t>(), parts)};
-  };
-}
+using F = Tensor (*)(int64_t, const Ints&, const Tensors&);
 
 Tensor added(const Tensors& parts, const std::vector<size_t>& order) {
   std::vector<float> total(static_cast<size_t>(parts[0].numel()));
@@ -74,9 +66,7 @@ Case of(const std::string& name, int64_t here, const Ints& from) {
     const std::vector<float>& part = of_rank[static_cast<size_t>(rank)];
     parts.insert(parts.end(), part.begin(), part.end());
   }
-  return {name,
-          {tensor(here), from_vector(from, {std::ssize(from)}),
-           from_vector(parts, {std::ssize(from), 4}).to(f32)}};
+  return {name, {tensor(here), list(from), from_vector(parts, {std::ssize(from), 4}).to(f32)}};
 }
 
 }  // namespace ranks_check

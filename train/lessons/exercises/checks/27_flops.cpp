@@ -16,13 +16,8 @@ GptSizes sizes_of(const Tensor& x) {
   const std::vector<double> s = x.tolist();
   return {s[0], s[1], s[2], s[3], s[4]};
 }
-Answer answer(Flops f) {
+Answer of_sizes(Flops f) {
   return [f](const Tensors& in) -> Tensors { return {scalar(f(sizes_of(in[0])))}; };
-}
-Answer answer(Bytes f) {
-  return [f](const Tensors& in) -> Tensors {
-    return {scalar(f(in[0].item(), in[1].item(), in[2].item()))};
-  };
 }
 
 // What the profiler counts in a step of the library's GPT.
@@ -130,7 +125,7 @@ Exercise flops_exercise(flops_check::Flops step_flops, flops_check::Bytes linear
        "machine can do at most."},
       {{"step_flops",
         {"flops"},
-        answer(step_flops),
+        of_sizes(step_flops),
         counted,
         {of("a small GPT", {2, 16, 20, 2, 8}), of("one layer", {1, 8, 10, 1, 4}),
          of("a long text", {1, 8, 16, 1, 32}), of("a large vocabulary", {1, 8, 200, 2, 4}),

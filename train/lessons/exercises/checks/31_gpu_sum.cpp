@@ -78,25 +78,23 @@ Exercise gpu_sum_exercise(const CudaKernel& kernel) {
                      "This is the block's first number alone: its threads are not joined."),
       kernel_mistake(
           half_a_warp, task,
-          "Half of each warp is missing: the shuffles begin with 16, and go on by 8, 4, 2 "
-          "and 1.")};
-  return {
-      "31_gpu_sum",
-      "its own page, exercise 29, and cuda/README.md",
-      {"A thread has one number: x[i] with i = blockIdx.x * blockDim.x + threadIdx.x, or 0 if i "
-       "is not below n. No thread may leave before the shuffles.",
-       "for (int mask = 16; mask > 0; mask /= 2) value += __shfl_xor_sync(0xffffffff, value, "
-       "mask); then the thread with threadIdx.x % 32 == 0 writes the sum of warp threadIdx.x / "
-       "32.",
-       "After __syncthreads() thread 0 adds the 8 sums in a loop, and writes y[blockIdx.x]."},
-      {"cuda/launch.cuh", "__device__ inline T block_reduce(",
-       "Each warp joins by shuffles, and then all warps join the warps' results in the same "
-       "way, so that every thread has the sum. The order is fixed there, too: no atomic "
-       "addition, whose order the card decides."},
-      {task},
-      {},
-      false,
-      ".cu"};
+          "Half of each warp is missing: the shuffles begin with 16, and go on by 8, 4, 2 and 1.")};
+  return {"31_gpu_sum",
+          "its own page, exercise 29, and cuda/README.md",
+          {"A thread has one number: x[i] with i = blockIdx.x * blockDim.x + threadIdx.x, or 0 if "
+           "i is not below n. No thread may leave before the shuffles.",
+           "for (int mask = 16; mask > 0; mask /= 2) value += __shfl_xor_sync(0xffffffff, value, "
+           "mask); then the thread with threadIdx.x % 32 == 0 writes the sum of warp threadIdx.x / "
+           "32.",
+           "After __syncthreads() thread 0 adds the 8 sums in a loop, and writes y[blockIdx.x]."},
+          {"cuda/launch.cuh", "__device__ inline T block_reduce(",
+           "Each warp joins by shuffles, and then all warps join the warps' results in the same "
+           "way, so that every thread has the sum. The order is fixed there, too: no atomic "
+           "addition, whose order the card decides."},
+          {task},
+          {},
+          false,
+          ".cu"};
 }
 
 }  // namespace ink

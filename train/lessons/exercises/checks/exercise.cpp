@@ -296,12 +296,28 @@ Tensor difference(const std::function<Tensor(const Tensors&)>& f, Tensors inputs
   return from_vector(gradient, x.shape());
 }
 
+Answer gradients(const Answer& f, size_t count) {
+  return [=](const Tensors& in) {
+    Tensors result;
+    for (size_t i = 1; i <= count; ++i)
+      result.push_back(difference([&](const Tensors& x) { return f(x)[0]; }, in, i, in[0]));
+    return result;
+  };
+}
+
 Tensor noise(uint64_t seed, const Shape& shape) {
   Generator generator(seed);
   return randn(shape, f64, generator);
 }
 
 Tensor scalar(double x) { return tensor(x, f64); }
+Tensor list(const Ints& x) { return from_vector(x, {std::ssize(x)}); }
+
+Case noise_case(const std::string& name, const std::vector<Shape>& shapes) {
+  Case result{name, {}};
+  for (const Shape& shape : shapes) result.inputs.push_back(noise(result.inputs.size() + 1, shape));
+  return result;
+}
 
 Tensor transposed_in_memory(const Tensor& x) {
   return x.transpose(-2, -1).clone().contiguous().transpose(-2, -1);
