@@ -432,10 +432,9 @@ std::string said_of_same(const Paths& train, const Paths& val) {
       std::error_code unknown;
       const fs::path name = fs::canonical(file, unknown);
       if (unknown || !fs::is_regular_file(name, unknown) || seen.insert(name).second) continue;
-      return typed(file) + (files == &val
-                                ? " is both trained on and validated on: its validation loss says "
-                                  "nothing of other text"
-                                : " is named twice, and is read twice");
+      return typed(file) + (files == &val ? " is both trained on and validated on: its validation "
+                                            "loss says nothing of other text"
+                                          : " is named twice, and is read twice");
     }
   return "";
 }
@@ -486,8 +485,7 @@ void check_no_run(const fs::path& folder) {
 
 void check_no_ids(const fs::path& file) {
   INK_CHECK(!is_token_file(file) && file.extension() != ".ids" && !is_prepared(file), file.string(),
-            ": expected a text, got token ids, which need no preparation: train "
-            "--data reads them");
+            ": expected a text, got token ids, which need no preparation: train --data reads them");
 }
 
 Paths files_by_pattern(const fs::path& name) {

@@ -10,7 +10,6 @@
 #include <iterator>
 #include <optional>
 #include <type_traits>
-#include <utility>
 
 #include "autograd/base/check.h"
 #include "autograd/base/parallel.h"
@@ -381,8 +380,7 @@ std::vector<size_t> TextDataset::encode(const std::vector<std::filesystem::path>
   if (!with_token.empty() && tokenizer_->encode(end_token) != std::vector{end_id})
     log_message(
         with_token, ": ", end_token,
-        " in a text is plain text, and not the token that it is in a prompt; inkling "
-        "prepare",
+        " in a text is plain text, and not the token that it is in a prompt; inkling prepare",
         end_token == PrepareOptions().separator ? "" : " --separator " + for_shell(end_token),
         " makes it the token between documents, for --data FOLDER");
   return ends;
@@ -514,8 +512,7 @@ void say_if_of_another_type(const IdsOfFile& file) {
   const auto convert = [&](const char* dtype) {
     if (dtype == nullptr) return std::string();
     return detail::joined(
-        {"; if so, convert it: python3 -c \"import numpy, sys; "
-         "numpy.fromfile(sys.argv[1], '",
+        {"; if so, convert it: python3 -c \"import numpy, sys; numpy.fromfile(sys.argv[1], '",
          dtype, "').astype('uint32').tofile(sys.argv[2])\" ", for_shell(file.name), " ",
          converted_name(file.name, ".u32")});
   };

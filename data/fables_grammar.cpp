@@ -2,7 +2,6 @@
 #include "data/fables_grammar.h"
 
 #include <algorithm>
-#include <map>
 #include <set>
 #include <utility>
 

@@ -123,8 +123,7 @@ int lock_alone(int opened, const std::filesystem::path& file) {
   const int reason = errno;
   if (reason != ENOSYS && reason != EOPNOTSUPP && reason != ENOLCK) return reason;
   log_message(file.string(),
-              ": this file system has no locks; that no other process writes there "
-              "is left to you");
+              ": this file system has no locks; that no other process writes there is left to you");
   return 0;
 }
 

@@ -14,7 +14,6 @@
 #include <optional>
 #include <string_view>
 #include <system_error>
-#include <utility>
 
 #include "autograd/base/check.h"
 #include "autograd/base/parallel.h"

@@ -1,7 +1,6 @@
 // TokenIds: runs of token ids in memory, as if side by side.
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <variant>

@@ -4,7 +4,6 @@
 #include <array>
 #include <bitset>
 #include <cstdio>
-#include <functional>
 #include <iomanip>
 #include <nlohmann/json.hpp>
 #include <utility>

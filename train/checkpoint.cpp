@@ -4,8 +4,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cstddef>
-#include <cstring>
 #include <utility>
 #include <vector>
 

@@ -15,12 +15,9 @@
 // its contents are also checked like the arguments of a command.
 #pragma once
 
-#include <cstddef>
-#include <cstdint>
 #include <filesystem>
 #include <functional>
 #include <nlohmann/json.hpp>
-#include <span>
 #include <string>
 
 #include "autograd/io/crc64.h"

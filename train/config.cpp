@@ -1,10 +1,7 @@
 #include "train/config.h"
 
-#include <cmath>
 #include <nlohmann/json.hpp>
-#include <string>
 #include <type_traits>
-#include <utility>
 
 #include "autograd/io/foreign.h"
 #include "data/bpe/merges.h"

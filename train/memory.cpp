@@ -2,9 +2,6 @@
 
 #include <algorithm>
 #include <map>
-#include <string>
-#include <utility>
-#include <vector>
 
 #include "autograd/autocast.h"
 #include "autograd/base/parallel.h"

@@ -5,7 +5,6 @@
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
-#include <functional>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <span>
@@ -13,7 +12,6 @@
 #include <tuple>
 #include <typeinfo>
 #include <utility>
-#include <vector>
 
 #include "autograd/base/parallel.h"
 #include "autograd/engine/observer.h"

@@ -5,7 +5,6 @@
 //   trainer.save("ckpt");
 #pragma once
 
-#include <filesystem>
 #include <functional>
 #include <limits>
 #include <map>

@@ -3,11 +3,9 @@
 #include <utf8proc.h>
 
 #include <algorithm>
-#include <array>
 #include <cstdio>
 #include <cstdlib>
 #include <iterator>
-#include <memory>
 #include <utility>
 
 #include "autograd/base/check.h"

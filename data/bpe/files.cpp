@@ -273,11 +273,10 @@ void take_unreachable(Vocabulary& vocabulary, const std::vector<Merge>& merges,
   const std::vector<bool> is_reachable = reachable(vocabulary, merges);
   for (const Merge& merge : merges)
     for (const int32_t part : {merge.left, merge.right})
-      INK_CHECK(
-          is_reachable[static_cast<size_t>(part)], "tokenizer: merge ", merge.rank, " is of ",
-          shown(letters_of(vocabulary.tokens[static_cast<size_t>(part)])),
-          ", which no merge gives: expected merges that begin with bytes (those of CLIP, with "
-          "ends of words, are not read here)");
+      INK_CHECK(is_reachable[static_cast<size_t>(part)], "tokenizer: merge ", merge.rank, " is of ",
+                shown(letters_of(vocabulary.tokens[static_cast<size_t>(part)])),
+                ", which no merge gives: expected merges that begin with bytes (those of CLIP, "
+                "with ends of words, are not read here)");
   for (size_t id = 0; id < is_reachable.size(); ++id) {
     std::string& token = vocabulary.tokens[id];
     if (is_reachable[id] || token.empty() || letters_of(token) != token) continue;
@@ -298,9 +297,8 @@ void check_cut(const Splitter& splitter, const Vocabulary& vocabulary,
       is_text = utf8::next(token, at) != utf8::kInvalid;
     INK_CHECK(pieces == 1 || token[0] == '\'' || !is_text, "tokenizer: merge ", merge.rank,
               " gives ", shown(token),
-              ", which texts that are cut as GPT-2's never "
-              "have in one piece, and these files do not say how they are cut: expected their "
-              "tokenizer.json");
+              ", which texts that are cut as GPT-2's never have in one piece, and these files do "
+              "not say how they are cut: expected their tokenizer.json");
   }
 }
 
@@ -406,10 +404,9 @@ std::unique_ptr<BpeTokenizer> read_folder(const path& folder) {
       others.push_back(entry.path());
   std::sort(others.begin(), others.end());
   found.insert(found.end(), others.begin(), others.end());
-  INK_CHECK(
-      !found.empty(), folder.string(),
-      ": expected a tokenizer.json, vocab.json and merges.txt, encoder.json and vocab.bpe, or "
-      "a *.tiktoken file in this folder");
+  INK_CHECK(!found.empty(), folder.string(),
+            ": expected a tokenizer.json, vocab.json and merges.txt, encoder.json and vocab.bpe, "
+            "or a *.tiktoken file in this folder");
   std::unique_ptr<BpeTokenizer> result = read_one(found[0]);
   for (size_t i = 1; i < found.size(); ++i) {
     const auto other = read_one(found[i], false);

@@ -1,6 +1,5 @@
 #include "data/bpe/merges.h"
 
-#include <algorithm>
 #include <atomic>
 #include <cstring>
 #include <limits>

@@ -1,7 +1,6 @@
 // PairMap: a hash table from two tokens side by side to a value.
 #pragma once
 
-#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <utility>

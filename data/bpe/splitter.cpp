@@ -4,10 +4,8 @@
 #include <pcre2.h>
 
 #include <algorithm>
-#include <array>
 #include <cstdint>
 #include <cstring>
-#include <string>
 #include <utility>
 
 #include "autograd/base/check.h"

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cctype>
 #include <iterator>
-#include <string>
 #include <utility>
 #include <vector>
 

@@ -5,9 +5,7 @@
 #include <algorithm>
 #include <chrono>
 #include <fstream>
-#include <map>
 #include <memory>
-#include <span>
 #include <utility>
 
 #include "autograd/engine/grad_store.h"

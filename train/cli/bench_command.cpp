@@ -1,7 +1,6 @@
 // inkling bench: measures a training step, and compares two runs.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <omp.h>
 
 #include <algorithm>
 #include <cmath>

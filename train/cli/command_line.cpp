@@ -9,33 +9,26 @@
 
 #include <algorithm>
 #include <array>
-#include <cctype>
 #include <cerrno>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <exception>
-#include <filesystem>
 #include <fstream>
 #include <iostream>
 #include <latch>
-#include <map>
 #include <new>
 #include <nlohmann/json.hpp>
 #include <stdexcept>
-#include <string>
-#include <string_view>
 #include <system_error>
 #include <thread>
-#include <vector>
 
 #include "autograd/base/parallel.h"
 #include "autograd/base/text.h"
 #include "autograd/gemm/gemm.h"
 #include "autograd/inspect/machine.h"
 #include "autograd/io/atomic_file.h"
-#include "autograd/io/foreign.h"
 #include "autograd/io/log.h"
 #include "data/data_files.h"
 #include "train/cli/console.h"

@@ -15,7 +15,6 @@
 #include <map>
 #include <numeric>
 #include <optional>
-#include <sstream>
 #include <system_error>
 #include <type_traits>
 #include <utility>
@@ -88,8 +87,8 @@ T number_of(const std::string& label, const std::string& text, const Limits& lim
     const char* end = text.data() + text.size();
     const auto [stopped, problem] = std::from_chars(text.data(), end, value);
     whole = problem == std::errc() && stopped == end;
-  } else if (text.find_first_not_of("0123456789+-.eE") == std::string::npos) {
-    const std::optional<double> number = parse_number(text);
+  } else {
+    const std::optional<double> number = plain_number(text);
     value = number.value_or(0);
     whole = number.has_value();
   }
@@ -125,12 +124,6 @@ size_t other_dashes(const std::string& word) {
 // Is it meant for a flag, which does not take it?
 bool is_yes_or_no(const std::string& word) {
   return word == "yes" || word == "no" || word == "on" || word == "off";
-}
-
-// The number that a text is, in decimal digits; empty if it is none.
-std::optional<double> plain_number(const std::string& text) {
-  if (text.find_first_not_of("0123456789+-.eE") != std::string::npos) return {};
-  return parse_number(text);
 }
 
 // Throws if this is a value of another program's, and says what to type.

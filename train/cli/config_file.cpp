@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cctype>
 #include <cmath>
-#include <cstdlib>
 #include <nlohmann/json.hpp>
 #include <set>
 
@@ -260,8 +259,7 @@ class Calculation {
       return named ? *named : fail();
     }
     std::erase(word, '_');
-    if (word.find_first_not_of("0123456789+-.eE") != std::string::npos) return fail();
-    const std::optional<double> x = parse_number(word);
+    const std::optional<double> x = plain_number(word);
     return x ? *x : fail();
   }
   // The sign in 1e-3.
@@ -279,6 +277,11 @@ class Calculation {
 };
 
 }  // namespace
+
+std::optional<double> plain_number(const std::string& text) {
+  if (text.find_first_not_of("0123456789+-.eE") != std::string::npos) return {};
+  return parse_number(text);
+}
 
 std::optional<double> calculated(std::string_view text, const ValueOf& value_of) {
   return Calculation(text, value_of).value();

@@ -29,6 +29,9 @@ struct Setting {
 /// on a name that occurs twice.
 std::vector<Setting> parse_settings(std::string_view text, bool is_python = false);
 
+/// The number that a text is, in decimal digits; empty if it is none.
+std::optional<double> plain_number(const std::string& text);
+
 /// The value of arithmetic as in Python: 5 * 8, learning_rate / 10, 2 ** 10, 600_000. value_of
 /// gives the names in it. Empty if the text is anything else.
 using ValueOf = std::function<std::optional<double>(const std::string& name)>;

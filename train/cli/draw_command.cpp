@@ -1,5 +1,4 @@
 // inkling draw: the ops of a training step, or of one op and its derivative, by module.
-#include <fcntl.h>
 #include <fmt/format.h>
 #include <spawn.h>
 #include <sys/wait.h>

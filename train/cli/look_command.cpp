@@ -1,7 +1,6 @@
 // inkling look: a page that shows one forward pass of a trained model.
 #include <fmt/format.h>
 
-#include <iostream>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>

@@ -1,7 +1,6 @@
 // inkling prepare: texts as shards of token ids.
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <chrono>
 #include <string>
 #include <vector>

@@ -1,5 +1,4 @@
 // inkling report: the page of a run or of several; the loss curve as text, a picture or a table.
-#include <fmt/format.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -7,7 +6,6 @@
 #include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
-#include <sstream>
 #include <string>
 #include <utility>
 #include <vector>

@@ -4,9 +4,6 @@
 
 #include <algorithm>
 #include <exception>
-#include <nlohmann/json.hpp>
-#include <optional>
-#include <string>
 #include <utility>
 
 #include "autograd/io/atomic_file.h"

@@ -1,14 +1,14 @@
 // inkling seedhunt: with which seed did a PyTorch program run?
 #include <fmt/format.h>
 
-#include <chrono>
-#include <iostream>
+#include <atomic>
 #include <string>
 #include <vector>
 
 #include "train/cli/command_line.h"
 #include "train/cli/console.h"
 #include "train/cli/seedhunt.h"
+#include "train/cli/waiting.h"
 
 namespace ink {
 namespace {
@@ -47,28 +47,19 @@ std::vector<OutputSet> outputs_of(const Given& given) {
   return outputs;
 }
 
-// The live line: the share of seeds tried, and the time left.
-class SearchProgress {
- public:
-  void operator()(double done) {
-    const double seconds = elapsed();
-    if (!console_.has_live_line() || seconds < shown_ + 0.2) return;
-    shown_ = seconds;
-    const std::string left = done > 0 ? clock_text(seconds * (1 - done) / done) : "?";
-    console_.live({{fmt::format("{:5.1f} %", 100 * done), 0},
-                   {" of 2^32 seeds tried", 2},
-                   {fmt::format(", {} left", left), 1}});
-  }
-  void end(const std::string& text) { console_.line(text); }
-  double elapsed() const {
-    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
-  }
-
- private:
-  Console console_;
-  std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
-  double shown_ = 0;
-};
+// With the share of seeds tried, and the time left, on the live line.
+std::vector<uint32_t> found(Console& console, uint64_t skip,
+                            const std::vector<OutputSet>& outputs) {
+  std::atomic<double> done = 0;
+  const Waiting waiting(console, [&](double seconds) {
+    const double share = done;
+    const std::string left = share > 0 ? clock_text(seconds * (1 - share) / share) : "?";
+    return std::vector<Item>{{fmt::format("{:5.1f} %", 100 * share), 0},
+                             {" of 2^32 seeds tried", 2},
+                             {fmt::format(", {} left", left), 1}};
+  });
+  return seedhunt(skip, outputs, {.progress = [&](double share) { done = share; }});
+}
 
 }  // namespace
 
@@ -89,16 +80,15 @@ int seedhunt_command(const Arguments& arguments) {
   if (!command.parse(arguments)) return kOk;
 
   const std::vector<OutputSet> outputs = outputs_of(given);
-  SearchProgress progress;
-  SeedhuntOptions options;
-  options.progress = [&](double done) { progress(done); };
-  const std::vector<uint32_t> seeds = seedhunt(static_cast<uint64_t>(given.skip), outputs, options);
-  for (const uint32_t seed : seeds) progress.end(fmt::format("seed {}", seed));
+  Console console;
+  const auto start = std::chrono::steady_clock::now();
+  const std::vector<uint32_t> seeds = found(console, static_cast<uint64_t>(given.skip), outputs);
+  for (const uint32_t seed : seeds) console.line(fmt::format("seed {}", seed));
   const char* verdict = seeds.empty()
                             ? "no seed fits: are the numbers consecutive, and --skip right?"
                         : seeds.size() == 1 ? "the only one of 2^32 that fits"
                                             : "several fit: give more numbers";
-  progress.end(fmt::format("{} ({:.0f} s)", verdict, progress.elapsed()));
+  console.line(fmt::format("{} ({:.0f} s)", verdict, seconds_since(start)));
   return seeds.empty() ? kFailed : kOk;
 }
 

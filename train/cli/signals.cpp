@@ -5,7 +5,6 @@
 #include <cerrno>
 #include <csignal>
 #include <initializer_list>
-#include <string>
 #include <string_view>
 
 namespace ink {

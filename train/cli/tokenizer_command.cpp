@@ -8,7 +8,6 @@
 #include <functional>
 #include <iostream>
 #include <iterator>
-#include <memory>
 #include <string>
 #include <system_error>
 #include <vector>
@@ -40,15 +39,6 @@ std::string text_of(const std::string& file) {
   INK_CHECK(std::filesystem::exists(file, ignored), "text: there is no file ", printable(file, 60),
             "; a text itself comes from a pipe");
   return read_text(file);
-}
-
-// The memory of what has been read is given back.
-void count_pieces_of(bpe::Pieces& pieces, const TextFile& text, const bpe::Splitter& splitter,
-                     const std::function<bool()>& go_on) {
-  bpe::count_pieces(pieces, text.view(), splitter, [&](size_t begin, size_t end) {
-    text.release(begin, end);
-    return go_on();
-  });
 }
 
 int train_tokenizer(const Arguments& arguments) {
@@ -87,7 +77,11 @@ int train_tokenizer(const Arguments& arguments) {
   bpe::Pieces pieces;
   for (const auto& file : files.train) {
     const Waiting waiting(console, "reading " + printable(file.string(), 60));
-    count_pieces_of(pieces, TextFile(file), splitter, [] { return !is_interrupted(); });
+    const TextFile text(file);
+    bpe::count_pieces(pieces, text.view(), splitter, [&](size_t begin, size_t end) {
+      text.release(begin, end);
+      return !is_interrupted();
+    });
   }
   auto shown = std::chrono::steady_clock::now();
   options.progress = [&](int64_t tokens) {
@@ -189,9 +183,8 @@ int encode_text(const Arguments& arguments) {
   command.add("--tokenizer", &tokenizer, "byte, or a tokenizer's file or folder, also of a run");
   if (!command.parse(arguments)) return kOk;
   const auto loaded = tokenizer_to_encode("tokenizer encode", tokenizer);
-  const std::string text = text_of(file);
   std::string line;
-  for (const int64_t id : loaded->encode(text)) line += std::to_string(id) + " ";
+  for (const int64_t id : loaded->encode(text_of(file))) line += std::to_string(id) + " ";
   if (!line.empty()) line.back() = '\n';
   std::cout << line;
   return kOk;

@@ -1,6 +1,5 @@
 // inkling train
 #include <fmt/format.h>
-#include <omp.h>
 
 #include <algorithm>
 #include <atomic>

@@ -5,7 +5,6 @@
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
-#include <vector>
 
 #include "train/report/metrics.h"
 #include "train/trainer.h"

@@ -68,10 +68,10 @@ struct Exercise {
   std::vector<std::string> hints;  // three or more, each less of a riddle
   Source library;
   std::vector<Task> tasks;
+  std::string extension = ".cpp";  // of its file
   /// Runs once all tasks are right, if there is one. True where it went well.
   std::function<bool(std::ostream&)> finale = {};
   bool is_a_row = false;  // each task uses those before it, so that a wrong one ends the check
-  std::string extension = ".cpp";  // of its file
 };
 
 /// Runs every case, and says line by line what is right and wrong. True if all is right.

@@ -1,4 +1,3 @@
-#include <map>
 #include <utility>
 
 #include "train/lessons/exercises/checks/checks.h"

@@ -1,6 +1,4 @@
-#include <cmath>
 #include <iomanip>
-#include <utility>
 
 #include "data/dataset.h"
 #include "train/lessons/exercises/checks/checks.h"
@@ -252,6 +250,7 @@ Exercise gpt_exercise(const GptParts& parts) {
            "product of qkv: splitting heads copies nothing."},
           {attention_task(parts), block_task(parts), logits_task(parts), loss_task(parts),
            step_task(parts)},
+          ".cpp",
           [parts](std::ostream& out) { return trains(parts, out); },
           /*is_a_row=*/true};
 }

@@ -151,6 +151,7 @@ Exercise flops_exercise(flops_check::Flops step_flops, flops_check::Bytes linear
          {bytes_by(3, 4, 0, 1, 0), "This counts the weights alone. x and y are read and written."},
          {bytes_by(3, 4, 1, 0, 1), "The weights are missing: in out numbers, in each product."},
          {bytes_by(2, 4, 1, 1, 1), "Backward has two products, dx and dW. This counts one."}}}},
+      ".cpp",
       [linear_bytes](std::ostream& out) { return measure(linear_bytes, out); }};
 }
 

@@ -63,8 +63,6 @@ Exercise gpu_add_exercise(const CudaKernel& kernel) {
        "One kernel serves all elementwise ops, and any strides. A thread takes several "
        "elements side by side, so that each of its accesses asks for up to 16 bytes."},
       {task},
-      {},
-      false,
       ".cu"};
 }
 

@@ -79,8 +79,6 @@ Exercise gpu_softmax_exercise(const CudaKernel& kernel) {
        "join by shuffles, without memory or barriers, and only warps use shared memory. Short "
        "rows get a warp each."},
       {task},
-      {},
-      false,
       ".cu"};
 }
 

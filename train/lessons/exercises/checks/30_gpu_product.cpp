@@ -72,8 +72,6 @@ Exercise gpu_product_exercise(const CudaKernel& kernel) {
        "and the next tiles come meanwhile. For all other products the library calls cuBLASLt, "
        "NVIDIA's own."},
       {task},
-      {},
-      false,
       ".cu"};
 }
 

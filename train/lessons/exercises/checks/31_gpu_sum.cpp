@@ -1,4 +1,3 @@
-#include <algorithm>
 
 #include "train/lessons/exercises/checks/checks.h"
 #include "train/lessons/exercises/checks/kernels.h"
@@ -92,8 +91,6 @@ Exercise gpu_sum_exercise(const CudaKernel& kernel) {
            "way, so that every thread has the sum. The order is fixed there, too: no atomic "
            "addition, whose order the card decides."},
           {task},
-          {},
-          false,
           ".cu"};
 }
 

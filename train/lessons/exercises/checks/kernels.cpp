@@ -4,7 +4,6 @@
 #include <cmath>
 #include <iomanip>
 #include <regex>
-#include <set>
 #include <tuple>
 
 #include "autograd/base/text.h"
