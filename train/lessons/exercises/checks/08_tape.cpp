@@ -7,41 +7,44 @@ namespace tape_check {
 
 using Backward = std::vector<double> (*)(const Graph&, int);
 
-// A case is a graph, written as tensors: the loss, where each number's inputs end, inputs, slopes.
-Tensors packed(const Graph& graph, int loss) {
-  std::vector<int64_t> ends, inputs;
-  std::vector<double> slopes;
-  for (const Number& number : graph) {
-    inputs.insert(inputs.end(), number.inputs.begin(), number.inputs.end());
-    slopes.insert(slopes.end(), number.slopes.begin(), number.slopes.end());
-    ends.push_back(static_cast<int64_t>(inputs.size()));
-  }
-  const auto vector = [](const auto& x) {
-    return from_vector(x, {static_cast<int64_t>(x.size())});
-  };
-  return {tensor(static_cast<int64_t>(loss)), vector(ends), vector(inputs), vector(slopes)};
-}
-
-std::pair<Graph, int> unpacked(const Tensors& in) {
+struct Example {
+  std::string name;
   Graph graph;
-  const std::vector<int64_t> inputs = in[2].tolist<int64_t>();
-  const std::vector<double> slopes = in[3].tolist();
-  size_t at = 0;
-  for (const int64_t end : in[1].tolist<int64_t>()) {
-    graph.emplace_back();
-    for (; at < static_cast<size_t>(end); ++at) {
-      graph.back().inputs.push_back(static_cast<int>(inputs[at]));
-      graph.back().slopes.push_back(slopes[at]);
-    }
-  }
-  return {graph, static_cast<int>(in[0].item())};
+  int loss;
+};
+const std::vector<Example>& examples() {
+  const auto chain = [](int length) {
+    Graph graph = {{}};
+    for (int i = 1; i < length; ++i) graph.push_back({{i - 1}, {i % 2 == 0 ? 0.5 : 2.0}});
+    return graph;
+  };
+  static const std::vector<Example> all = {
+      {"the loss alone", {{}}, 0},
+      {"one product", {{}, {}, {{0, 1}, {-3, 2}}}, 2},
+      {"a leaf used twice by one number", {{}, {{0, 0}, {2, 5}}}, 1},
+      {"a diamond", {{}, {{0}, {2}}, {{0}, {-3}}, {{1, 2}, {5, 7}}}, 3},
+      {"a short way and a long way", {{}, {{0}, {2}}, {{1}, {3}}, {{1, 2}, {5, 7}}}, 3},
+      {"numbers in no order", {{{2, 1}, {3, 5}}, {{3}, {7}}, {{1, 3}, {2, -1}}, {}}, 0},
+      {"numbers that the loss does not use", {{}, {{0}, {4}}, {{1}, {9}}, {}}, 1},
+      {"a number that the loss does not use, which uses others",
+       {{}, {{0}, {4}}, {{1}, {9}}, {{1}, {5}}},
+       2},
+      {"a chain of 200,000", chain(200'000), 199'999}};
+  return all;
 }
 
+// A case is the number of an example.
+std::vector<Case> cases() {
+  std::vector<Case> all;
+  for (const Example& example : examples())
+    all.push_back({example.name, {tensor(std::ssize(all))}});
+  return all;
+}
 Answer answer(Backward f) {
   return [f](const Tensors& in) -> Tensors {
-    const auto [graph, loss] = unpacked(in);
+    const auto& [name, graph, loss] = examples().at(in[0].item<int64_t>());
     const std::vector<double> grads = f(graph, loss);
-    return {from_vector(grads, {static_cast<int64_t>(grads.size())})};
+    return {from_vector(grads, {std::ssize(grads)})};
   };
 }
 
@@ -65,8 +68,7 @@ std::vector<int> inputs_first(const Graph& graph) {
 }
 
 // The same graph of the library's tensors, and the library's backward.
-Tensors by_the_engine(const Tensors& in) {
-  const auto [graph, loss] = unpacked(in);
+std::vector<double> by_the_engine(const Graph& graph, int loss) {
   Tensors numbers(graph.size());
   for (const int i : inputs_first(graph)) {
     Tensor x = scalar(0.5);
@@ -82,7 +84,7 @@ Tensors by_the_engine(const Tensors& in) {
   std::vector<double> grads;
   for (const Tensor& number : numbers)
     grads.push_back(number.grad().defined() ? number.grad().item() : 0);
-  return {from_vector(grads, {static_cast<int64_t>(grads.size())})};
+  return grads;
 }
 
 // ---- mistakes
@@ -173,30 +175,6 @@ std::vector<double> uses_by_all(const Graph& graph, int loss) {
   return hand_on(graph, loss, [&](int input) { return --uses[input] == 0; });
 }
 
-// ---- cases
-
-Graph chain(int length) {
-  Graph graph = {{}};
-  for (int i = 1; i < length; ++i) graph.push_back({{i - 1}, {i % 2 == 0 ? 0.5 : 2.0}});
-  return graph;
-}
-
-std::vector<Case> cases() {
-  const auto of = [](const std::string& name, const Graph& graph, int loss) {
-    return Case{name, packed(graph, loss)};
-  };
-  return {of("the loss alone", {{}}, 0),
-          of("one product", {{}, {}, {{0, 1}, {-3, 2}}}, 2),
-          of("a leaf used twice by one number", {{}, {{0, 0}, {2, 5}}}, 1),
-          of("a diamond", {{}, {{0}, {2}}, {{0}, {-3}}, {{1, 2}, {5, 7}}}, 3),
-          of("a short way and a long way", {{}, {{0}, {2}}, {{1}, {3}}, {{1, 2}, {5, 7}}}, 3),
-          of("numbers in no order", {{{2, 1}, {3, 5}}, {{3}, {7}}, {{1, 3}, {2, -1}}, {}}, 0),
-          of("numbers that the loss does not use", {{}, {{0}, {4}}, {{1}, {9}}, {}}, 1),
-          of("a number that the loss does not use, which uses others",
-             {{}, {{0}, {4}}, {{1}, {9}}, {{1}, {5}}}, 2),
-          of("a chain of 200,000", chain(200'000), 199'999)};
-}
-
 }  // namespace tape_check
 
 Exercise tape_exercise(tape_check::Backward backward) {
@@ -217,7 +195,7 @@ Exercise tape_exercise(tape_check::Backward backward) {
       {{"tape_backward",
         {"grad"},
         answer(backward),
-        by_the_engine,
+        answer(by_the_engine),
         cases(),
         {{answer(assigns),
           "A number that is used twice keeps only one of its gradients here. Add them: +=."},

@@ -13,20 +13,6 @@ using Rules = std::vector<MergeRule>;
 using Next = std::function<Pair(const Ids&)>;
 using Merge = std::function<Ids(Ids, const Rules&)>;
 
-// A case is the ids, and for merge_piece left, right and result of each merge.
-Tensors packed(const Ids& ids, const Rules& merges = {}) {
-  Ids flat;
-  for (const MergeRule& merge : merges)
-    flat.insert(flat.end(), {merge.left, merge.right, merge.result});
-  return {list(ids), list(flat)};
-}
-Rules rules(const Tensors& in) {
-  const Ids flat = in[1].tolist<int64_t>();
-  Rules merges;
-  for (size_t i = 0; i < flat.size(); i += 3) merges.push_back({flat[i], flat[i + 1], flat[i + 2]});
-  return merges;
-}
-
 Answer next(const Next& f) {
   return [f](const Tensors& in) -> Tensors {
     const Pair pair = f(in[0].tolist<int64_t>());
@@ -34,8 +20,11 @@ Answer next(const Next& f) {
   };
 }
 Answer merge(const Merge& f) {
-  return
-      [f](const Tensors& in) -> Tensors { return {list(f(in[0].tolist<int64_t>(), rules(in)))}; };
+  return [f](const Tensors& in) -> Tensors {
+    const Rules rules = {{1, 2, 10}, {2, 3, 11},  {10, 3, 12},
+                         {1, 1, 13}, {11, 4, 14}, {13, 13, 15}};
+    return {list(f(in[0].tolist<int64_t>(), rules))};
+  };
 }
 
 // ---- next_merge
@@ -98,7 +87,6 @@ Exercise merges_exercise(std::pair<int64_t, int64_t> (*next_merge)(const std::ve
                          std::vector<int64_t> (*merge_piece)(std::vector<int64_t>,
                                                              const std::vector<MergeRule>&)) {
   using namespace merges_check;
-  const Rules rules = {{1, 2, 10}, {2, 3, 11}, {10, 3, 12}, {1, 1, 13}, {11, 4, 14}, {13, 13, 15}};
   return {
       "16_merges",
       "lesson 10",
@@ -115,10 +103,10 @@ Exercise merges_exercise(std::pair<int64_t, int64_t> (*next_merge)(const std::ve
         {"pair"},
         next(next_merge),
         next_by(is_better),
-        {{"one pair", packed({5, 7})},
-         {"a pair met twice", packed({9, 3, 4, 1, 3, 4})},
-         {"pairs met equally often", packed({8, 9, 1, 2, 8, 9, 1, 2})},
-         {"aaaa, beside a pair met twice", packed({5, 5, 5, 5, 1, 2, 6, 1, 2})}},
+        {{"one pair", {list({5, 7})}},
+         {"a pair met twice", {list({9, 3, 4, 1, 3, 4})}},
+         {"pairs met equally often", {list({8, 9, 1, 2, 8, 9, 1, 2})}},
+         {"aaaa, beside a pair met twice", {list({5, 5, 5, 5, 1, 2, 6, 1, 2})}}},
         {{next_by([](const Counted& a, const Counted& b) { return a.first > b.first; }),
           "Of pairs met equally often this takes the one met first. It is that of the "
           "smallest ids."},
@@ -130,13 +118,13 @@ Exercise merges_exercise(std::pair<int64_t, int64_t> (*next_merge)(const std::ve
         {"ids"},
         merge(merge_piece),
         merge_by(Order::right),
-        {{"no merge fits", packed({3, 1, 4}, rules)},
-         {"a merge of what was merged", packed({1, 2, 3}, rules)},
-         {"a later place has the earlier merge", packed({2, 3, 1, 2}, rules)},
-         {"the same merge at two places", packed({1, 1, 1}, rules)},
-         {"an earlier merge takes what a later one needs", packed({1, 1, 2, 3, 4}, rules)},
-         {"a single id", packed({1}, rules)},
-         {"no ids", packed({}, rules)}},
+        {{"no merge fits", {list({3, 1, 4})}},
+         {"a merge of what was merged", {list({1, 2, 3})}},
+         {"a later place has the earlier merge", {list({2, 3, 1, 2})}},
+         {"the same merge at two places", {list({1, 1, 1})}},
+         {"an earlier merge takes what a later one needs", {list({1, 1, 2, 3, 4})}},
+         {"a single id", {list({1})}},
+         {"no ids", {list({})}}},
         {{merge_by(Order::leftmost_place),
           "This does the leftmost merge first. The earliest in the list comes first."},
          {merge_by(Order::rightmost),
