@@ -12,12 +12,12 @@ struct Example {
   Graph graph;
   int loss;
 };
+Graph chain(int length) {
+  Graph graph = {{}};
+  for (int i = 1; i < length; ++i) graph.push_back({{i - 1}, {i % 2 == 0 ? 0.5 : 2.0}});
+  return graph;
+}
 const std::vector<Example>& examples() {
-  const auto chain = [](int length) {
-    Graph graph = {{}};
-    for (int i = 1; i < length; ++i) graph.push_back({{i - 1}, {i % 2 == 0 ? 0.5 : 2.0}});
-    return graph;
-  };
   static const std::vector<Example> all = {
       {"the loss alone", {{}}, 0},
       {"one product", {{}, {}, {{0, 1}, {-3, 2}}}, 2},
