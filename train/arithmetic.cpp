@@ -98,10 +98,8 @@ std::string changed_bits(const Arithmetic& before, const Arithmetic& now,
                          const std::vector<DType>& dtypes) {
   std::string text;
   const auto note = [&](const std::string& what, const auto& is, const auto& was) {
-    if (is == was) return;
-    TextStream one;
-    one << (text.empty() ? "" : ", ") << what << is << " (before: " << was << ")";
-    text += one.str();
+    if (is != was)
+      text += detail::joined({text.empty() ? "" : ", ", what, is, " (before: ", was, ")"});
   };
   note("device ", now.device, printable(before.device, 60));
   note("kernels of version ", now.kernels, before.kernels);

@@ -1,9 +1,11 @@
 #include "train/config.h"
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <type_traits>
 
 #include "autograd/io/foreign.h"
+#include "autograd/memory/device_backend.h"
 #include "data/bpe/merges.h"
 
 namespace ink {
@@ -93,6 +95,15 @@ std::string TrainConfig::task() const {
   constexpr std::string_view kPrefix = "task:";
   if (data.size() != 1 || data[0].compare(0, kPrefix.size(), kPrefix) != 0) return "";
   return data[0].substr(kPrefix.size());
+}
+
+int64_t batch_parts(const TrainConfig& config, int64_t model_parameters) {
+  constexpr int64_t kSmallModel = 1 << 22;  // parameters
+  const int64_t wanted = config.batch_parts > 0 ? config.batch_parts
+                         : model_parameters <= kSmallModel
+                             ? host_threads(parse_device(config.device))
+                             : 1;
+  return std::min(wanted, config.batch_size);
 }
 
 int64_t bpe_vocab_size(const std::string& tokenizer) {

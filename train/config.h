@@ -94,6 +94,11 @@ struct TrainConfig {
   void check() const;
 };
 
+/// The number of parts of a batch: config.batch_parts. If that is 0, models of up to 2^22
+/// parameters get one part for each thread, because their further sets of gradients cost little,
+/// and larger models one part. There are never more parts than rows.
+int64_t batch_parts(const TrainConfig& config, int64_t model_parameters);
+
 /// The N of a tokenizer "bpe:N". Throws if it is no number, or not within bpe's limits.
 int64_t bpe_vocab_size(const std::string& tokenizer);
 

@@ -10,7 +10,6 @@
 #include "autograd/engine/observer.h"
 #include "autograd/inspect/machine.h"
 #include "autograd/memory/storage.h"
-#include "train/data_parallel.h"
 #include "train/muon.h"
 
 namespace ink {

@@ -28,9 +28,9 @@
 #include "data/tasks.h"
 #include "nn/gpt.h"
 #include "train/checkpoint.h"
-#include "train/data_parallel.h"
 #include "train/muon.h"
 #include "train/parallel/nccl.h"
+#include "train/parallel/parts.h"
 #include "train/parallel/shards.h"
 #include "train/parallel/together.h"
 

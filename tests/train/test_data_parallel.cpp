@@ -17,7 +17,7 @@
 #include "nn/gpt.h"
 #include "tests/support/error_of.h"
 #include "train/config.h"
-#include "train/data_parallel.h"
+#include "train/parallel/parts.h"
 
 namespace ink {
 namespace {

@@ -24,7 +24,6 @@
 #include "train/cli/console.h"
 #include "train/cli/profile_table.h"
 #include "train/cli/progress_line.h"
-#include "train/data_parallel.h"
 
 namespace ink {
 namespace {

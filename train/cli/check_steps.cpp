@@ -17,7 +17,6 @@
 #include <utility>
 #include <vector>
 
-#include "autograd/base/text.h"
 #include "autograd/basic_ops.h"
 #include "autograd/engine/observer.h"
 #include "train/trainer.h"
@@ -28,12 +27,6 @@ namespace {
 // What rounding may do, as a share of the largest element; several times what it does.
 constexpr double kF32 = 1e-4, kBf16 = 0.05;
 constexpr double kGradients = 3;  // times that: backward adds more of it up
-
-std::string text_of(const Shape& shape) {
-  TextStream text;
-  text << shape;
-  return text.str();
-}
 
 // The largest difference of two tensors, as a share of the largest element.
 struct Difference {
@@ -254,11 +247,13 @@ class Comparison {
   }
   // The op, and the older ones that take the same tensor with a wrong gradient: it is their sum.
   std::string suspects(size_t n) const {
-    std::string text = fused_.ops[n].name + " " + text_of(fused_.ops[n].outputs[0].shape());
-    for (size_t m = n; m-- > 0;) {
+    const auto said = [](const Recorded& op) {
+      return detail::joined({op.name, " ", op.outputs[0].shape()});
+    };
+    std::string text = said(fused_.ops[n]);
+    for (size_t m = n; m-- > 0;)
       if (gradients_agree(m) && share_a_wrong_input(fused_.ops[n], fused_.ops[m]))
-        text += " or " + fused_.ops[m].name + " " + text_of(fused_.ops[m].outputs[0].shape());
-    }
+        text += " or " + said(fused_.ops[m]);
     return text;
   }
   bool share_a_wrong_input(const Recorded& a, const Recorded& b) const {
@@ -325,7 +320,8 @@ bool check_steps(const TrainConfig& config, const std::optional<SavedRun>& saved
     console.paragraph(fmt::format(
         "They part at {} {}: {:.6g} fused, {:.6g} composed at flat index {}, a difference of "
         "{:.2g} of the largest element",
-        parting->what, text_of(parting->shape), at.fused, at.composed, at.place, at.share));
+        parting->what, detail::joined({parting->shape}), at.fused, at.composed, at.place,
+        at.share));
     return false;
   }
   console.paragraph(

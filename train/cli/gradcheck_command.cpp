@@ -93,9 +93,7 @@ void print(const Console& console, const Line& line, const std::set<std::string>
   std::cout << filled(row, shown_columns(), 2);
   if (!line.error.empty()) std::cout << "    " << line.error << "\n";
   if (line.worst.ok || !reports) return;
-  TextStream report;
-  report << line.worst;
-  TextStream lines(report.str());
+  TextStream lines(detail::joined({line.worst}));
   for (std::string text; std::getline(lines, text);) std::cout << "    " << text << "\n";
 }
 

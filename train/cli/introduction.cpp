@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "autograd/base/parallel.h"
-#include "autograd/base/text.h"
 #include "autograd/memory/device_backend.h"
 #include "train/report/numbers.h"
 #include "train/report/run_data.h"
@@ -37,9 +36,7 @@ void print_parameters(Console& console, Trainer& trainer) {
   };
   std::vector<Row> rows;
   for (const auto& [name, parameter] : trainer.model().named_parameters()) {
-    TextStream shape;
-    shape << parameter.shape();
-    const Row row{without_numbers(name), shape.str(), parameter.numel()};
+    const Row row{without_numbers(name), detail::joined({parameter.shape()}), parameter.numel()};
     const auto alike = std::find_if(rows.begin(), rows.end(), [&](const Row& other) {
       return other.name == row.name && other.shape == row.shape;
     });

@@ -71,8 +71,6 @@ Case noise_case(const std::string& name, const std::vector<Shape>& shapes);
 /// contiguous.
 Tensor transposed_in_memory(const Tensor& x);
 
-std::string to_text(const Shape& shape);
-
 /// All exercises without answers, in their order: what there is to list, and hints.
 std::vector<Exercise> exercises();
 

@@ -75,8 +75,8 @@ double distance(double a, double b) {
 Compared compare(const std::string& name, const Tensor& got, const Tensor& expected) {
   if (!got.defined()) return {false, name + " is undefined"};
   if (got.shape() != expected.shape())
-    return {false, name + " has the shape " + to_text(got.shape()) + ", expected " +
-                       to_text(expected.shape())};
+    return {false, detail::joined(
+                       {name, " has the shape ", got.shape(), ", expected ", expected.shape()})};
   const std::vector<double> a = got.to(f64).tolist(), b = expected.to(f64).tolist();
   if (a.empty()) return {true, name + " is empty"};
   size_t worst = 0;
@@ -226,12 +226,6 @@ void show_success(const Exercise& exercise, const std::string& file, const std::
 }
 
 }  // namespace
-
-std::string to_text(const Shape& shape) {
-  TextStream out;
-  out << shape;
-  return out.str();
-}
 
 bool check(const Exercise& exercise, std::ostream& out) {
   const ContextGuard guard;
