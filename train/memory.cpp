@@ -89,9 +89,10 @@ Trial::~Trial() {
   for (auto& [buffer, before] : buffers_) buffer.copy_(before);
 }
 
-// Of a pass forward and backward of so many ids, which adds to gradients that exist if `waits`.
+// Of a pass forward and backward of so many ids, which adds to gradients that exist if `waits`. The
+// loss of a part, and of a micro-batch, is a sum that is `scaled`.
 static std::vector<int64_t> peaks_of_pass(const LanguageModel& model, const TrainConfig& config,
-                                          int64_t rows, int64_t length, bool waits) {
+                                          int64_t rows, int64_t length, bool scaled, bool waits) {
   const Trial trial(model, config);
   const Device device = context().default_device;
   const Tensor ids = zeros({rows, length}, {i64, device}), one = ones({}, device);
@@ -100,11 +101,46 @@ static std::vector<int64_t> peaks_of_pass(const LanguageModel& model, const Trai
   GradStore gradients;
   for (int pass = 0; pass <= waits; ++pass) {
     all.peaks.clear();
-    const Tensor loss = model.loss(ids, ids, waits ? Reduction::sum : Reduction::mean);
-    backward(waits ? loss * one : loss, gradients);
+    const Tensor loss = model.loss(ids, ids, scaled ? Reduction::sum : Reduction::mean);
+    backward(scaled ? loss * one : loss, gradients);
     all.note();
   }
   return all.peaks;
+}
+
+// What an update of parameters with an n-th of the rows needs beside what stays.
+static int64_t update_peak(const LanguageModel& model, const TrainConfig& config, int64_t n) {
+  const Trial trial(model, config);
+  const Device device = context().default_device;
+  NamedTensors fewer;
+  for (const auto& [name, parameter] : model.named_parameters()) {
+    if (!parameter.requires_grad()) continue;
+    Shape shape = parameter.shape();
+    if (parameter.dim() > 0) shape[0] = (shape[0] + n - 1) / n;
+    fewer.emplace_back(name, zeros(shape).requires_grad_());
+    fewer.back().second.set_grad(zeros(shape));
+  }
+  const auto optimizer = make_optimizer(config, fewer, table_names(model, model.config.vocab_size));
+  const int64_t before = memory_stats(device).bytes_in_use;
+  reset_peak_memory(device);
+  optimizer->step();
+  return memory_stats(device).peak_bytes_in_use - before;
+}
+
+// That of all rows, which grows with them by the same bytes. Muon works on a matrix for each thread,
+// and a pass needs more than that. 0 if a program's own optimizer takes none but whole parameters.
+static int64_t update_bytes(const LanguageModel& model, const TrainConfig& config) {
+  constexpr int64_t kElements = 1 << 17;
+  if (config.optimizer == "muon") return 0;
+  int64_t n = 1;
+  for (const Tensor& parameter : model.parameters())
+    n = std::max(n, (parameter.numel() + kElements - 1) / kElements);
+  try {
+    const int64_t peak = update_peak(model, config, n);
+    return n == 1 ? peak : peak + (n - 1) * 2 * (peak - update_peak(model, config, 2 * n));
+  } catch (const std::exception&) {
+    return 0;
+  }
 }
 
 // On a CPU, what an op needs grows by the same bytes with each row, beyond the 1024 tokens of which
@@ -126,9 +162,13 @@ MemoryEstimate estimate_memory(const LanguageModel& model, const TrainConfig& co
                 most =
                     on_cpu ? std::min(rows, std::max<int64_t>(2, in_parts(kTokens, length))) : rows,
                 fewer = in_parts(most, 2);
+  const int64_t updating = update_bytes(model, config);
   const FieldGuard in_part(&Context::threads, parts == 1 ? threads : 1);
   const bool waits = config.gradient_accumulation_steps > 1;
-  peaks_of_pass(model, config, 1, std::min<int64_t>(length, 16), false);
+  const auto peaks_of = [&](int64_t n) {
+    return peaks_of_pass(model, config, n, length, waits || parts > 1, waits);
+  };
+  peaks_of_pass(model, config, 1, std::min<int64_t>(length, 16), false, false);
   const MemoryEstimate kept = kept_memory(model, config);
   const int64_t trained = kept.gradients;
   int64_t others = 0;  // copies of weights in bf16, which that pass has made
@@ -136,8 +176,7 @@ MemoryEstimate estimate_memory(const LanguageModel& model, const TrainConfig& co
     if (cast_address(parameter.array())) others += block_bytes(2 * parameter.numel());
   for (const auto& [name, buffer] : model.named_buffers())
     others += block_bytes(size_of(buffer.dtype()) * buffer.numel());
-  const auto peaks = peaks_of_pass(model, config, most, length, waits);
-  const auto less = rows > most ? peaks_of_pass(model, config, fewer, length, waits) : peaks;
+  const auto peaks = peaks_of(most), less = rows > most ? peaks_of(fewer) : peaks;
   int64_t peak = 0;
   for (size_t i = 0; i < peaks.size(); ++i) {
     const bool grows = rows > most && peaks.size() == less.size();
@@ -146,7 +185,7 @@ MemoryEstimate estimate_memory(const LanguageModel& model, const TrainConfig& co
   }
   // Parts that run side by side reach their peaks together.
   const int64_t waiting = (parts - together) * trained,
-                total = std::max(together * peak + waiting, parts * trained),
+                total = std::max({together * peak + waiting, parts * trained, trained + updating}),
                 gradients = std::min(parts * trained + waiting, total);
   return {kept.model + others, gradients, total - gradients};
 }

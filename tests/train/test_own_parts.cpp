@@ -199,6 +199,48 @@ TEST_P(OwnRun, ItsMemoryIsMeasured) {
   EXPECT_NEAR(got / measured, 1, 0.03);
 }
 
+// Of the peak of a run's steps, on one thread.
+double estimated_share(TrainConfig config) {
+  add_own_parts();
+  const TempFolder folder;
+  config.out_dir = folder / "run";
+  config.threads = 1;
+  const ContextGuard guard;
+  context().observers.clear();  // the tests' own, with which a batch has one part
+  const int64_t before = memory_stats().bytes_in_use;
+  Trainer trainer(config);
+  reset_peak_memory();
+  for (int i = 0; i < 2; ++i) trainer.step();
+  const int64_t ids = 2 * 8 * config.batch_size * config.block_size;
+  return static_cast<double>(trainer.memory().total() + ids) /
+         static_cast<double>(memory_stats().peak_bytes_in_use - before);
+}
+
+// The loss of a part of a batch is a sum, whose gradient is scaled: a softmax more.
+TEST(OwnParts, TheEstimateKnowsPartsOfABatch) {
+  TrainConfig config;
+  config.model = "chain";
+  config.block_size = 512;
+  config.batch_size = 8;
+  for (const int64_t parts : {1, 2, 4}) {
+    config.batch_parts = parts;
+    EXPECT_NEAR(estimated_share(config), 1, 0.03) << parts;
+  }
+}
+
+// Where a batch is small, what an update computes is the most.
+TEST(OwnParts, TheEstimateKnowsUpdates) {
+  TrainConfig config;
+  config.n_layer = 1;
+  config.n_embd = 512;
+  config.block_size = config.batch_size = 4;
+  config.batch_parts = 1;
+  for (const char* optimizer : {"adamw", "adam", "lion", "signum", "sgd"}) {
+    config.optimizer = optimizer;
+    EXPECT_NEAR(estimated_share(config), 1, 0.03) << optimizer;
+  }
+}
+
 // ---- settings of a model
 
 struct FactoredConfig : GPTConfig {
