@@ -106,6 +106,8 @@ Tensor next_token_scores(const Tensor& logits, const Tensor& context,
                          const GenerateOptions& options) {
   check(options);
   Tensor scores = logits;
+  if (const int64_t V = options.vocab_size; V > 0 && V < logits.size(-1))
+    scores = scores.narrow(-1, 0, V).contiguous();
   if (const double penalty = options.repetition_penalty; penalty != 1) {
     const Tensor old = gather(scores, -1, context);
     scores = scatter(scores, -1, context, where(old < 0, old * penalty, old / penalty));

@@ -26,6 +26,8 @@ struct GenerateOptions {
   /// Logits of tokens that the context holds are divided by it if positive, and multiplied by it
   /// otherwise (Keskar et al. 2019); 1: none; above 1: repeats less.
   double repetition_penalty = 1;
+  /// Ids are below it, where a model has more than its tokenizer; 0: all of the model's.
+  int64_t vocab_size = 0;
   /// Null: draws by counter at context().random, whose call counts up. Otherwise it draws from this
   /// generator what torch.multinomial would.
   Generator* generator = nullptr;

@@ -53,6 +53,7 @@ std::vector<int64_t> write_sample(const LanguageModel& model, const Tokenizer& t
   if (ids.empty()) ids = first_ids(tokenizer);
   write(start.empty() ? tokenizer.decode(ids) : start);
   GenerateOptions streamed = options;
+  streamed.vocab_size = tokenizer.vocab_size();
   streamed.on_token = [&](const std::vector<int64_t>& next) { write(tokenizer.decode(next)); };
   const auto parameters = model.parameters();
   Tensor first = ids_tensor(ids, 1);

@@ -285,13 +285,14 @@ nlohmann::json knocked_out(const GPT& model, const Tensor& ids) {
           {"ids", best_ids}, {"p", floats(best_p)},      {"p_next", floats(next_p)}};
 }
 
-// {id: text} of all ids in the data.
+// {id: text} of all ids in the data. A model may have more than its tokenizer.
 nlohmann::json words_of(const nlohmann::json& data, const Tokenizer& tokenizer) {
   nlohmann::json words = nlohmann::json::object();
   const auto add = [&](const nlohmann::json& ids) {
     for (const int64_t id : ids) {
       std::string name = std::to_string(id);
-      if (!words.contains(name)) words[name] = token_text(tokenizer, id);
+      if (!words.contains(name))
+        words[name] = id < tokenizer.vocab_size() ? token_text(tokenizer, id) : "[" + name + "]";
     }
   };
   add(data.at("ids"));
