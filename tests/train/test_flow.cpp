@@ -278,6 +278,21 @@ TEST(ParameterParts, ChangesOfOneHeadAreItsOwn) {
   }
 }
 
+// What is frozen on purpose does not learn, and is no part of what should.
+TEST(ParameterParts, FrozenParametersAreNone) {
+  GPT model({.block_size = 4, .vocab_size = 5, .n_layer = 1, .n_head = 2, .n_embd = 4});
+  const auto has = [&](const std::string& name) {
+    const ParameterParts parts(model);
+    for (size_t i = 0; i < parts.size(); ++i)
+      if (parts.name(i) == name) return true;
+    return false;
+  };
+  EXPECT_TRUE(has("h.0.attn.c_attn.weight") && has("h.0.attn head 1"));
+  model.h[0]->attn->c_attn.weight.requires_grad_(false);
+  EXPECT_FALSE(has("h.0.attn.c_attn.weight") || has("h.0.attn head 1"));
+  EXPECT_TRUE(has("h.0.attn.c_proj.weight"));
+}
+
 TEST(ParameterParts, LargePartsAreEstimated) {
   manual_seed(1);
   const Linear layer(3000, 2000, false);

@@ -35,6 +35,9 @@ int64_t ParameterParts::elements_of(const Piece& piece) {
 }
 
 void ParameterParts::add(const std::string& name, std::vector<Piece> pieces) {
+  if (std::any_of(pieces.begin(), pieces.end(),
+                  [](const Piece& piece) { return !piece.parameter.requires_grad(); }))
+    return;  // frozen
   Part part{name, 0, std::move(pieces)};
   for (const Piece& piece : part.pieces) part.count += elements_of(piece);
   if (part.count > 0) parts_.push_back(std::move(part));

@@ -9,11 +9,12 @@
 
 namespace ink {
 
-/// Each parameter, "h.0.attn.c_attn.weight", and each head of CausalSelfAttention, LlamaAttention
-/// and MultiheadAttention, "h.0.attn head 2": its rows of q, k and v (those of its group, where
-/// several heads of queries share them), and its columns of the projection behind it. Together they
-/// look at some four million elements at most: of larger models, rows at equal distances stand for
-/// a part, and norms are estimates. Models with more than 1,024 heads are shown without them.
+/// Each parameter that requires grad, "h.0.attn.c_attn.weight", and each head of
+/// CausalSelfAttention, LlamaAttention and MultiheadAttention, "h.0.attn head 2": its rows of q, k
+/// and v (those of its group, where several heads of queries share them), and its columns of the
+/// projection behind it. Together they look at some four million elements at most: of larger
+/// models, rows at equal distances stand for a part, and norms are estimates. Models with more than
+/// 1,024 heads are shown without them.
 class ParameterParts {
  public:
   /// What to look at for a parameter, in its shape: itself or its gradient. Undefined: zeros.
