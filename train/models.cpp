@@ -14,10 +14,15 @@ template <class F>
 void for_each_setting(LlamaConfig& c, F&& f) {
   f("n_kv_head", c.n_kv_head, "Llama: heads of keys and values, a divisor of n_head; 0: n_head",
     Limits{0, 1024});
+  f("head_dim", c.head_dim, "Llama: width of a head, which is even; 0: n_embd / n_head (Qwen3)",
+    Limits{0, 65536});
   f("intermediate_size", c.intermediate_size,
     "Llama: width of the MLP; 0: 8/3 n_embd, up to a multiple of 32", Limits{0, 1 << 20});
+  f("rms_norm_eps", c.rms_norm_eps, "Llama: what a norm adds to the mean of the squares",
+    Limits{.above = 0, .below = 1});
   f("rope_theta", c.rope_theta, "Llama: base of the rotary positions",
     Limits{.above = 1, .below = 1e12});
+  f("rope_interleaved", c.rope_interleaved, "Llama: pairs are neighbours, as in GPT-J", Limits{});
   RopeScaling& rope = c.rope_scaling;
   f("rope_scaling", rope.rope_type, "Llama: slower turns for texts longer than in training",
     Limits{.choices = {"default", "linear", "llama3", "yarn"}});
@@ -50,6 +55,12 @@ void check_heads(const GPTConfig& sizes) {
             "; expected a multiple of n_head, ", sizes.n_head);
 }
 
+const ModelSetting* find(const ModelSettings& settings, const std::string& name) {
+  const auto found = std::find_if(settings.begin(), settings.end(),
+                                  [&](const ModelSetting& one) { return one.name == name; });
+  return found == settings.end() ? nullptr : &*found;
+}
+
 Registry<ModelEntry>& models() {
   static Registry<ModelEntry> table = [] {
     ModelEntry gpt;
@@ -62,7 +73,8 @@ Registry<ModelEntry>& models() {
     llama.check = [](const GPTConfig& sizes, const ModelSettings& settings) {
       INK_CHECK(!sizes.bias, "llama: expected bias to be false: only q, k and v may have one ",
                 "(attention_bias)");
-      check_heads(sizes);
+      const ModelSetting* width = find(settings, "head_dim");
+      if (width == nullptr || width->value == SettingValue(int64_t{0})) check_heads(sizes);
       detail::config_of<LlamaConfig>(sizes, settings);
     };
     llama.make = [](const GPTConfig& sizes, const ModelSettings& settings) {
@@ -78,12 +90,6 @@ Registry<ModelEntry>& models() {
 const ModelEntry& entry_of(const std::string& name) {
   check_limits("model", {.choices = model_names()}, name);
   return *models().find(name);
-}
-
-const ModelSetting* find(const ModelSettings& settings, const std::string& name) {
-  const auto found = std::find_if(settings.begin(), settings.end(),
-                                  [&](const ModelSetting& one) { return one.name == name; });
-  return found == settings.end() ? nullptr : &*found;
 }
 
 }  // namespace

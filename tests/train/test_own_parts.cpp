@@ -366,6 +366,26 @@ TEST(ModelSettings, RopeScalingIsASettingOfARun) {
   }
 }
 
+// A size of heads apart from the model's width, as Qwen3 has it, and what else a Llama's config has.
+TEST(ModelSettings, AreAllOfALlamas) {
+  const TempFolder folder;
+  const auto words = small_run(folder / "run", {"--model", "llama", "--head_dim", "10",
+                                                "--rms_norm_eps", "1e-6", "--rope_interleaved"});
+  const std::string got = run_own(words);
+  EXPECT_EQ(got.substr(0, 2), "0:") << got;
+  const LoadedModel loaded = load_model(folder / "run");
+  const LlamaConfig& config = dynamic_cast<const Llama&>(*loaded.model).llama_config;
+  EXPECT_EQ(config.head_dim, 10);
+  EXPECT_EQ(config.rms_norm_eps, 1e-6);
+  EXPECT_TRUE(config.rope_interleaved);
+  TrainConfig odd;
+  odd.model = "llama", odd.n_embd = 30;
+  EXPECT_EQ(error_of([&] { odd.check(); }),
+            "config: n_embd is 30; expected a multiple of n_head, 4");
+  odd.setting("head_dim") = int64_t{8};
+  odd.check();
+}
+
 TEST(ModelSettings, AreRefusedInWords) {
   add_factored();
   const TempFolder folder;
@@ -390,7 +410,9 @@ TEST(ModelSettings, AreRefusedInWords) {
          "yarn needs original_max_position_embeddings");
   expect({"--model", "llama", "--rope_factor", "0.5"}, "--rope_factor is 0.5; expected 1");
   expect({"--rope_scaling", "linear"}, "rope_scaling is no setting of model gpt");
-  expect({"--model", "lama"}, "--model is 'lama'; expected");
+  expect({"--model", "lama"}, "did you mean llama?");
+  expect({"--model", "llama", "--head_dim", "3"}, "expected an even head_dim, got 3");
+  expect({"--optimizer", "Mun"}, "did you mean muon?");
   TrainConfig config;
   EXPECT_EQ(error_of([&] { config.setting("rnak"); }), "config: no model has a setting rnak");
 }
@@ -766,6 +788,27 @@ TEST(OwnParts, ASampleNeedsNoStart) {
   };
   EXPECT_EQ(first(ByteTokenizer()), "\n");
   EXPECT_EQ(first(CharTokenizer({U'b', U'a'})), "a");
+}
+
+// Ids up to a round number have no text: they are never written, and shown as numbers.
+TEST(OwnParts, AModelMayHaveMoreIdsThanItsTokenizer) {
+  add_own_parts();
+  add_model("padded", [](GPTConfig c) {
+    c.vocab_size = 64;
+    return std::make_unique<GPT>(c);
+  });
+  const TempFolder folder;
+  auto words = small_run(folder / "run", {"--model", "padded"});
+  const std::string trained = run_own(words);
+  EXPECT_EQ(trained.substr(0, 2), "0:") << trained;
+  for (const std::vector<std::string>& command :
+       {std::vector<std::string>{"sample", "--max_new_tokens", "50", "--temperature", "100"},
+        {"look", "--out", folder / "look.html"}}) {
+    words = command;
+    words.insert(words.end(), {"--out_dir", folder / "run"});
+    const std::string got = run_own(words);
+    EXPECT_EQ(got.substr(0, 2), "0:") << got;
+  }
 }
 
 // A program that has changed since it saved.

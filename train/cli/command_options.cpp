@@ -289,7 +289,11 @@ void CommandOptions::add(const std::string& names, Value value, const std::strin
             for (const std::string& text : values) {
               if (text.empty() && !rules.may_be_empty)
                 throw UsageError(label + ": expected a value, got an empty one");
-              check_limits(label, rules.limits, text);
+              try {
+                check_limits(label, rules.limits, text);
+              } catch (const Error& error) {
+                throw UsageError(error.what() + suggestion(text, rules.limits.choices, ""));
+              }
             }
             if constexpr (is_list) {
               *to = values;
