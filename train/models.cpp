@@ -1,6 +1,7 @@
 #include "train/models.h"
 
 #include <algorithm>
+#include <set>
 #include <utility>
 
 #include "data/registry.h"
@@ -98,15 +99,20 @@ void add_model(const std::string& name, ModelEntry entry) {
   INK_CHECK(entry.make, "add_model: ", name, ": expected what makes the model, got none");
   const ModelSettings known = model_settings();
   const TrainConfig fields;
+  std::set<std::string> names{"vocabulary", "start"};  // a saved config has these beside fields
+  for_each_field(fields, [&](const std::string& field, auto&&...) { names.insert(field); });
   for (const ModelSetting& setting : entry.settings) {
+    const bool is_word = std::all_of(setting.name.begin(), setting.name.end(), [](char c) {
+      return c == '_' || (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
+    });
+    INK_CHECK(is_word && !setting.name.empty(), "add_model: ", name,
+              ": expected a setting's name of letters, digits and _, got \"", setting.name, "\"");
     const ModelSetting* other = find(known, setting.name);
     INK_CHECK(other == nullptr || other->value == setting.value, "add_model: ", name,
               ": its setting ", setting.name,
               " has another type or default than the one of another model; give it another name");
-    for_each_field(fields, [&](const std::string& field, auto&&...) {
-      INK_CHECK(field != setting.name, "add_model: ", name, ": its setting ", setting.name,
-                " has the name of one that every run has; give it another name");
-    });
+    INK_CHECK(names.insert(setting.name).second, "add_model: ", name, ": its setting ",
+              setting.name, " has the name of one that it or every run has; give it another name");
   }
   models().add(name, std::move(entry));
 }

@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "data/file.h"
+#include "tests/support/error_of.h"
 #include "tests/support/run_program.h"
 #include "tests/support/temp_files.h"
 #include "train/cli/command_line.h"
@@ -1250,6 +1251,18 @@ TEST(CommandLine, ErrorsOfValuesNameTheirOptions) {
   expect_failed({"tokenizer", "train", "--vocab_size", "300", "--out", out, none},
                 "text: " + none + ": cannot open");
   expect_failed({"exercise", "5", "--checkout", none}, "--checkout: " + none);
+}
+
+// A model of one's own may have a setting of the name of an option that only one command has.
+TEST(CommandLine, TwoOptionsOfOneNameAreRefused) {
+  CommandOptions command("bench", "Has two.");
+  int64_t steps = 0;
+  command.add("--steps", &steps, "of the command");
+  command.add("--steps", &steps, "of a model");
+  EXPECT_EQ(error_of([&] {
+              command.parse({"--steps", "3"});
+            }),
+            "two options are called --steps; give the setting of your model another name");
 }
 
 }  // namespace

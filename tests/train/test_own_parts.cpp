@@ -427,14 +427,26 @@ template <class F>
 void for_each_setting(NameOfAField& c, F&& f) {
   f("seed", c.rank, "another one", Limits{});
 }
+struct AnyName : FactoredConfig {
+  static inline std::string name;
+};
+template <class F>
+void for_each_setting(AnyName& c, F&& f) {
+  f(AnyName::name.c_str(), c.rank, "another one", Limits{});
+}
 TEST(ModelSettings, HaveNamesOfTheirOwn) {
+  for (const char* name : {"vocabulary", "start", "", "a b", "a-b", "--a", "a=b"}) {
+    AnyName::name = name;
+    EXPECT_NE(error_of([] { add_model<Factored, AnyName>("any"); }).find("add_model: any: "),
+              std::string::npos);
+  }
   EXPECT_NE(error_of([] {
               add_model<Factored, SameName>("same");
             }).find("its setting n_kv_head has another type or default"),
             std::string::npos);
   EXPECT_NE(error_of([] {
               add_model<Factored, NameOfAField>("seed");
-            }).find("its setting seed has the name of one that every run has"),
+            }).find("its setting seed has the name of one that it or every run has"),
             std::string::npos);
 }
 

@@ -748,6 +748,11 @@ bool CommandOptions::parse(const Arguments& arguments, bool first) {
   parser.left_out.clear();
   parser.answered.clear();
   parser.config_file.clear();
+  std::set<std::string> names;
+  for (const CommandOption& option : parser.options)
+    for (const std::string& name : option.names)
+      INK_CHECK(option.is_own || names.insert(name).second, "two options are called --", name,
+                "; give the setting of your model another name");
   Arguments own;
   std::vector<GivenOption> of_line = parser.read_arguments(arguments, own), of_file;
   const auto check_once = [](const std::vector<GivenOption>& place) {
