@@ -7,6 +7,7 @@
 #include "autograd/io/foreign.h"
 #include "autograd/memory/device_backend.h"
 #include "data/bpe/merges.h"
+#include "data/registry.h"
 
 namespace ink {
 
@@ -81,14 +82,45 @@ SettingValue& TrainConfig::setting(const std::string& name) {
   detail::fail({"config: no model has a setting ", name});
 }
 
+static double lowest_rate(const TrainConfig& c) {
+  return c.min_lr < 0 ? c.learning_rate / 10 : c.min_lr;
+}
+static int64_t decay_end(const TrainConfig& c) {
+  return c.lr_decay_iters < 0 ? c.max_iters : c.lr_decay_iters;
+}
+
+static Registry<MakeSchedule>& schedules() {
+  using Config = const TrainConfig&;
+  static Registry<MakeSchedule> table(
+      "schedule",
+      {{"constant", [](Config c) { return warmup_constant(c.learning_rate, c.warmup_iters); }},
+       {"cosine",
+        [](Config c) {
+          return warmup_cosine(c.learning_rate, lowest_rate(c), c.warmup_iters, decay_end(c));
+        }},
+       {"linear",
+        [](Config c) {
+          return warmup_linear(c.learning_rate, lowest_rate(c), c.warmup_iters, decay_end(c));
+        }},
+       {"wsd", [](Config c) {
+          return warmup_stable_decay(c.learning_rate, lowest_rate(c), c.warmup_iters, decay_end(c),
+                                     c.decay_fraction);
+        }}});
+  return table;
+}
+
+void add_schedule(const std::string& name, MakeSchedule make) {
+  INK_CHECK(make, "add_schedule: ", name, ": expected what makes the schedule, got none");
+  schedules().add(name, std::move(make));
+}
+
+std::vector<std::string> schedule_names() { return schedules().names(); }
+
 Schedule TrainConfig::schedule() const {
-  const double lowest = min_lr < 0 ? learning_rate / 10 : min_lr;
-  const int64_t last = lr_decay_iters < 0 ? max_iters : lr_decay_iters;
-  if (schedule_name == "constant") return warmup_constant(learning_rate, warmup_iters);
-  if (schedule_name == "linear") return warmup_linear(learning_rate, lowest, warmup_iters, last);
-  if (schedule_name == "wsd")
-    return warmup_stable_decay(learning_rate, lowest, warmup_iters, last, decay_fraction);
-  return warmup_cosine(learning_rate, lowest, warmup_iters, last);
+  check_limits("schedule", {.choices = schedule_names()}, schedule_name);
+  const Schedule schedule = (*schedules().find(schedule_name))(*this);
+  INK_CHECK(schedule, "schedule: what add_schedule was given for ", schedule_name, " made none");
+  return schedule;
 }
 
 std::string TrainConfig::task() const {

@@ -155,7 +155,7 @@ void for_each_field(Config& c, F&& f, bool of_every_model = false) {
   f("lr_decay_iters", c.lr_decay_iters, "step of the lowest; -1: max_iters",
     Limits{-1, kMostSteps});
   f("schedule", c.schedule_name, "of the learning rate after the warm-up: wsd stays, then decays",
-    Limits{.choices = {"cosine", "linear", "wsd", "constant"}});
+    Limits{.choices = schedule_names()});
   f("decay_fraction", c.decay_fraction, "wsd: the share of steps, the last, in which it decays",
     Limits{0, 1});
   f("weight_decay", c.weight_decay, "of matrices, not of biases and norms", Limits{0, 1000});

@@ -45,7 +45,7 @@ std::unique_ptr<Tokenizer> saved_tokenizer(const std::string& file, const nlohma
   }
 }
 
-// Throws if a run names a model, tokenizer or optimizer of another program.
+// Throws if a run names a model, tokenizer, optimizer or schedule of another program.
 void check_known(const std::string& file, const nlohmann::json& fields, const char* name,
                  const std::vector<std::string>& known) {
   const auto field = fields.find(name);
@@ -66,10 +66,15 @@ SavedRun read_run(const LoadedCheckpoint& saved, Parts parts) {
   check_known(config_file, saved.config, "model", model_names());
   if (config.has("vocabulary") && config.of("vocabulary").is_object())
     check_known(config_file, config.of("vocabulary"), "tokenizer", tokenizer_names());
-  if (parts == Parts::all) check_known(config_file, saved.config, "optimizer", optimizer_names());
+  if (parts == Parts::all) {
+    check_known(config_file, saved.config, "optimizer", optimizer_names());
+    check_known(config_file, saved.config, "schedule", schedule_names());
+  }
   with_prefix(config_file, [&] {
     nlohmann::json settings = saved.config;
-    if (parts == Parts::model) settings.erase("optimizer");  // it may be of another program
+    if (parts == Parts::model)
+      for (const char* other : {"optimizer", "schedule"})
+        settings.erase(other);  // it may be of another program
     for (const char* of_a_process : {"out_dir", "device", "init_from", "data_changed"})
       settings.erase(of_a_process);
     from_json(settings, run.config);

@@ -6,8 +6,12 @@
 #include <cstdint>
 #include <functional>
 #include <numbers>
+#include <string>
+#include <vector>
 
 namespace ink {
+
+struct TrainConfig;  // config.h
 
 /// The learning rate of step 0, 1, 2, ...
 using Schedule = std::function<double(int64_t step)>;
@@ -69,5 +73,15 @@ inline Schedule warmup_stable_decay(double lr, double min_lr, int64_t warmup_ite
                      return 1 - done;
                    }));
 }
+
+// ---- by name
+
+/// Makes a run's schedule.
+using MakeSchedule = std::function<Schedule(const TrainConfig&)>;
+/// From now on TrainConfig::schedule_name, and so --schedule, may be `name`. Call it before other
+/// threads run. Throws if there is a schedule of that name.
+void add_schedule(const std::string& name, MakeSchedule make);
+/// "constant", "cosine", "linear", "wsd", and those that were added.
+std::vector<std::string> schedule_names();
 
 }  // namespace ink

@@ -192,6 +192,11 @@ inline void add_all() {
   add_model<Chain, ChainConfig>("chain");
   add_tokenizer("word", WordTokenizer::parse, WordTokenizer::learn);
   add_optimizer<Signum>("signum");
+  add_schedule("root", [](const TrainConfig& c) {  // Vaswani et al. 2017
+    return warmed_up(c.learning_rate, c.warmup_iters, [=](int64_t step) {
+      return c.learning_rate * std::sqrt((c.warmup_iters + 1.0) / (step + 1.0));
+    });
+  });
 }
 
 }  // namespace own

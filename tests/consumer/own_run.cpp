@@ -60,6 +60,7 @@ int main() {
   config.data = {folder / "book.txt"};
   config.tokenizer = "word";
   config.optimizer = "signum";
+  config.schedule_name = "root";
   config.learning_rate = 1e-3;
   config.n_embd = 32;
   config.block_size = 16;

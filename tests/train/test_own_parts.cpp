@@ -119,10 +119,10 @@ TEST_P(OwnRun, EveryCommandWorks) {
   const std::vector<std::string> sizes{
       "--model", name,       "--data", file,       "--tokenizer", "word",         "--n_layer",
       "1",       "--n_head", "2",      "--n_embd", "24",          "--block_size", "12"};
-  std::vector<std::string> train{"train",  "--out_dir",       run,   "--optimizer",
-                                 "signum", "--max_iters",     "6",   "--eval_interval",
-                                 "3",      "--eval_iters",    "1",   "--sample_interval",
-                                 "3",      "--learning_rate", "1e-3"};
+  std::vector<std::string> train{
+      "train", "--out_dir",       run,    "--optimizer",  "signum", "--max_iters",
+      "6",     "--eval_interval", "3",    "--eval_iters", "1",      "--sample_interval",
+      "3",     "--learning_rate", "1e-3", "--schedule",   "root"};
   train.insert(train.end(), sizes.begin(), sizes.end());
   works(train);
   works({"train", "--out_dir", run, "--init_from", "resume", "--max_iters", "8"});
@@ -239,6 +239,21 @@ TEST(OwnParts, TheEstimateKnowsUpdates) {
     config.optimizer = optimizer;
     EXPECT_NEAR(estimated_share(config), 1, 0.03) << optimizer;
   }
+}
+
+TEST(OwnSchedule, IsFoundByItsName) {
+  add_own_parts();
+  TrainConfig config;
+  config.schedule_name = "root";
+  config.learning_rate = 1;
+  config.warmup_iters = 3;
+  EXPECT_DOUBLE_EQ(config.schedule()(1), 0.5);
+  EXPECT_DOUBLE_EQ(config.schedule()(15), 0.5);
+  EXPECT_EQ(
+      error_of([] { add_schedule("root", [](const TrainConfig&) { return constant_lr(1); }); }),
+      "add_schedule: the name root is taken; choose another");
+  EXPECT_EQ(error_of([] { add_schedule("none", nullptr); }),
+            "add_schedule: none: expected what makes the schedule, got none");
 }
 
 // ---- settings of a model
@@ -680,6 +695,13 @@ TEST(OwnParts, ARunOfAnotherProgramIsNotDamaged) {
                 "/ckpt/config.json: optimizer is other, and this program has adam, adamw, "
                 "lion, muon, sgd or signum; the program that trained the run adds it by "
                 "add_optimizer");
+  config.out_dir = folder / "run";
+  config.out_dir = with("schedule", "other");
+  EXPECT_EQ(load_model(config.out_dir).step, 0);
+  EXPECT_EQ(error_of([&] { Trainer trainer(config); }),
+            config.out_dir +
+                "/ckpt/config.json: schedule is other, and this program has constant, cosine, "
+                "linear, root or wsd; the program that trained the run adds it by add_schedule");
 }
 
 struct Nameless final : Tokenizer {  // that nobody has added
