@@ -1253,6 +1253,17 @@ TEST(CommandLine, ErrorsOfValuesNameTheirOptions) {
   expect_failed({"exercise", "5", "--checkout", none}, "--checkout: " + none);
 }
 
+// Another model on the sizes of a Llama does not have its heads of keys, and nobody asked for them.
+TEST(CommandLine, BenchHasAnotherModelOfTheSameSizes) {
+  const Said said =
+      run({"bench", "--config", "llama8", "--model", "gpt", "--n_layer", "1", "--n_embd", "12",
+           "--block_size", "4", "--batch_size", "1", "--steps", "1", "--profile_steps", "0"});
+  EXPECT_EQ(said.code, kOk) << said.err;
+  EXPECT_NE(said.out.find("gpt: B 1, T 4"), std::string::npos) << said.out;
+  expect_refused({"bench", "--config", "llama8", "--model", "gpt", "--n_kv_head", "3"},
+                 "n_kv_head is no setting of model gpt");
+}
+
 // A model of one's own may have a setting of the name of an option that only one command has.
 TEST(CommandLine, TwoOptionsOfOneNameAreRefused) {
   CommandOptions command("bench", "Has two.");

@@ -84,7 +84,10 @@ bool read_options(const Arguments& arguments, BenchOptions& options, BenchSetup&
     throw UsageError(fmt::format("--config: there are no sizes called {}{}", options.config,
                                  suggestion(options.config, names)));
   setup = bench_setup(options.config);
+  const std::string model = setup.config.model;
   parse_into(setup, false);
+  if (setup.config.model != model)  // which does not have the settings of these sizes
+    setup.config.model_settings = ignored.config.model_settings;
   check_usage(setup.config);
   return true;
 }
