@@ -401,6 +401,35 @@ TEST(ModelSettings, AreAllOfALlamas) {
   odd.check();
 }
 
+// What extends Llama has its settings, and may have more.
+struct HalvedConfig : LlamaConfig {
+  double share = 0.5;
+};
+template <class F>
+void for_each_setting(HalvedConfig& c, F&& f) {
+  for_each_setting(static_cast<LlamaConfig&>(c), f);
+  f("share", c.share, "halved: of its loss", Limits{0, 1});
+}
+struct Halved : Llama {
+  double share;
+  explicit Halved(const HalvedConfig& c) : Llama(c), share(c.share) {}
+  INK_FIELDS(Llama)
+};
+TEST(ModelSettings, OfALlamaAreThoseOfWhatExtendsIt) {
+  add_model<Halved, HalvedConfig>("halved");
+  TrainConfig config;
+  config.model = "halved";
+  config.setting("n_kv_head") = int64_t{2};
+  config.setting("share") = 0.25;
+  const auto model = make_model("halved", config.gpt(9), config.model_settings);
+  const auto& halved = dynamic_cast<const Halved&>(*model);
+  EXPECT_EQ(halved.llama_config.n_kv_head, 2);
+  EXPECT_EQ(halved.share, 0.25);
+  config.setting("n_kv_head") = int64_t{3};
+  EXPECT_EQ(error_of([&] { config.check(); }),
+            "config: llama: expected n_head to be a multiple of n_kv_head, got 4 and 3");
+}
+
 TEST(ModelSettings, AreRefusedInWords) {
   add_factored();
   const TempFolder folder;
