@@ -127,14 +127,15 @@ static int64_t update_peak(const LanguageModel& model, const TrainConfig& config
   return memory_stats(device).peak_bytes_in_use - before;
 }
 
-// That of all rows, which grows with them by the same bytes. Muon works on a matrix for each thread,
-// and a pass needs more than that. 0 if a program's own optimizer takes none but whole parameters.
+// That of all rows, which grows with them by the same bytes. Not that of Muon, which works on a
+// matrix for each thread; a pass of a large model needs more than that. 0 if a program's own
+// optimizer takes none but whole parameters.
 static int64_t update_bytes(const LanguageModel& model, const TrainConfig& config) {
   constexpr int64_t kElements = 1 << 17;
-  if (config.optimizer == "muon") return 0;
   int64_t n = 1;
   for (const Tensor& parameter : model.parameters())
     n = std::max(n, (parameter.numel() + kElements - 1) / kElements);
+  if (n > 1 && config.optimizer == "muon") return 0;
   try {
     const int64_t peak = update_peak(model, config, n);
     return n == 1 ? peak : peak + (n - 1) * 2 * (peak - update_peak(model, config, 2 * n));

@@ -239,6 +239,9 @@ TEST(OwnParts, TheEstimateKnowsUpdates) {
     config.optimizer = optimizer;
     EXPECT_NEAR(estimated_share(config), 1, 0.03) << optimizer;
   }
+  config.n_embd = 176;
+  config.optimizer = "muon";
+  EXPECT_NEAR(estimated_share(config), 1, 0.03);
 }
 
 TEST(OwnSchedule, IsFoundByItsName) {
