@@ -55,8 +55,7 @@ MemoryEstimate kept_memory(const LanguageModel& model, const TrainConfig& config
 /// Of any model, within 3 % of the measured peak, with any unit for matrix products and any number
 /// of threads: by passes, and an update, of a few rows; gradients and buffers stay as they are.
 /// With several parts of a batch side by side (batch_parts), a run may use less, because their
-/// peaks need not
-/// coincide.
+/// peaks need not coincide.
 MemoryEstimate estimate_memory(const LanguageModel& model, const TrainConfig& config);
 
 }  // namespace ink

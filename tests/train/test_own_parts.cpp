@@ -384,7 +384,7 @@ TEST(ModelSettings, RopeScalingIsASettingOfARun) {
   }
 }
 
-// A size of heads apart from the model's width, as Qwen3 has it, and what else a Llama's config has.
+// A width of heads apart from the model's, as Qwen3 has it, and what else a Llama's config has.
 TEST(ModelSettings, AreAllOfALlamas) {
   const TempFolder folder;
   const auto words = small_run(folder / "run", {"--model", "llama", "--head_dim", "10",
