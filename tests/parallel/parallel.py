@@ -201,6 +201,10 @@ def differ():
 
         fails("other settings", [PROGRAM, *TRAIN, "--seed", "2"], "process 2 of 3 on", "seed is 2",
               "process 0 it is 1337")
+        fails("another model, with settings of its own", [PROGRAM, *TRAIN, "--model", "llama"], "process 2 of 3 on",
+              'model is "llama"', 'process 0 it is "gpt"')
+        fails("more layers", [PROGRAM, *train("--n_layer", "2")], "process 2 of 3 on", "n_layer is 2")
+        fails("more threads", [PROGRAM, *train("--threads", "2")], "process 2 of 3 on", "threads is 2")
         fails("another program", [other, *TRAIN], "process 2 of 3 on", "the program's checksum")
         fails("other data", [PROGRAM, *TRAIN, "--data", texts[1]], "process 2 of 3 on", "data",
               before=[*first, "--data", texts[0]])
@@ -215,6 +219,10 @@ def differ():
         check("more processes than rows", ran.returncode == 1 and ran.stderr.count("batch_size of 9") == 1, ran)
         ran = run(together(2, "--help"))
         check("help is shown once", ran.returncode == 0 and ran.stdout.count("--max_iters") == 1, ran)
+        run(alone("--out_dir", out))
+        ran = run([*MPIRUN, *first, "--overwrite", ":", "-n", "1", other, *TRAIN, "--overwrite", "--out_dir", out])
+        check("a run that did not begin is not gone on with from what was there",
+              ran.returncode == 1 and "checksum" in ran.stderr and "to go on" not in ran.stderr, ran)
 
 
 def ranks(out):
@@ -268,9 +276,9 @@ class Started:
 
 
 class Long(Started):
-    def __init__(self, folder, n, *mpi_options, before=(), **more):
+    def __init__(self, folder, n, *mpi_options, before=(), evaluations="50", **more):
         out = os.path.join(folder, "out")
-        command = together(n, "--max_iters", "1000000", "--eval_interval", "50", "--log_interval", "1000",
+        command = together(n, "--max_iters", "1000000", "--eval_interval", evaluations, "--log_interval", "1000",
                            "--out_dir", out)
         command[1:1] = mpi_options
         super().__init__(out, [*before, *command], **more)
@@ -292,6 +300,8 @@ def dies():
             check(f"process {rank} dies, and mpirun ends within 10 s and names it",
                   long.ends_within(10) and long.returncode != 0
                   and f"process rank {rank} " in long.stderr, long)
+            check("how to go on is said once", long.stderr.count("train --init_from resume --out_dir") == 1
+                  and ("process 0 of 3 has ended" in long.stderr) == (rank == 0), long)
             ran = long.goes_on(3)
             check("the run goes on from its last checkpoint", ran.returncode == 0 and "resumed" in ran.stdout, ran)
 
@@ -342,6 +352,14 @@ def stop():
                   and long.stdout.count("; saved. To go on") == 1, long)
             ran = long.goes_on(2)
             check("the run goes on where it stopped", ran.returncode == 0 and "resumed" in ran.stdout, ran)
+
+
+    with tempfile.TemporaryDirectory() as folder:
+        long = Long(folder, 3, evaluations="2000")
+        os.kill(long.ranks[2], signal.SIGTERM)
+        check("SIGTERM to one process alone saves once and ends, also between evaluations", long.ends_within(15)
+              and long.returncode == 128 + signal.SIGTERM and long.stdout.count("; saved. To go on") == 1
+              and "000; saved" not in long.stdout and "to go on" not in long.stderr, long)
 
 
 def hosts():

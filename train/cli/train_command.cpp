@@ -117,7 +117,7 @@ class TrainRun {
       const int64_t step = shown_step_ = trainer_.steps_done();
       if (step % config_.log_interval == 0 || step == config_.max_iters) report();
       if (on_cpu_ || step % kMostSkipped == 0) check_skipped();
-      if (is_interrupted()) return stop_interrupted();
+      if (is_interrupted() || processes().is_asked_to_stop) return stop_interrupted();
       if (step == config_.max_iters) break;
       if (step % config_.eval_interval == 0 && !validate()) return stop_interrupted();
       if (config_.sample_interval > 0 && step % config_.sample_interval == 0 && !show_sample())
@@ -450,7 +450,11 @@ class TrainRun {
     return code;
   }
 
-  int stop_interrupted() { return stop_early("Interrupted", kSignal + noted_signal()); }
+  // A signal that came to another process alone counts as SIGTERM.
+  int stop_interrupted() {
+    const int signal = noted_signal() > 0 ? noted_signal() : SIGTERM;
+    return stop_early("Interrupted", kSignal + signal);
+  }
 
   // With --data, eval measures the whole of it, also what is trained on.
   std::string eval_typed() const {
@@ -788,14 +792,15 @@ int train(const Arguments& arguments) {
     console.paragraph(fmt::format("{}  those of {} after step {}, trained on {}",
                                   console.bold("weights"), saved->folder.string(), saved->step,
                                   printable(saved->dataset, 200)));
-  out_dir = config.out_dir;
   if (!leads) {
+    out_dir = config.out_dir;
     watch_signals();
     Trainer(config, saved, nullptr).follow([](double) { return is_interrupted(); });
     return kOk;
   }
   TrainRun run(config, saved, options.profile, *folder, console);
-  saved.reset();  // its tensors were copied
+  out_dir = config.out_dir;  // until here it may hold another run
+  saved.reset();             // its tensors were copied
   return run.run();
 }
 

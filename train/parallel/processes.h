@@ -101,6 +101,8 @@ class Processes {
   /// for may never come.
   std::function<bool()> is_interrupted;
   std::function<void()> tell_interrupted;
+  /// Did a signal come to any of the processes before the sums of the last step were complete?
+  bool is_asked_to_stop = false;
 
   /// The processes that have not said yet that they wait, too, which takes up to two seconds.
   virtual std::vector<int64_t> silent();

@@ -18,11 +18,11 @@ constexpr int64_t kPiece = 1 << 16, kDevicePiece = 1 << 20;
 // more the first would arrive when the last does.
 constexpr int64_t kAhead = 4;
 
-// What a process tells all others about a step: a byte for each leaf, which is 1 if it has a
-// gradient, and its losses.
-std::string told(size_t leaves, const GradientSum::Own& own,
+// What a process tells all others about a step: a byte that is 1 if a signal came, one for each
+// leaf, which is 1 if it has a gradient, and its losses.
+std::string told(bool is_interrupted, size_t leaves, const GradientSum::Own& own,
                  const std::vector<std::vector<Tensor>>& losses) {
-  std::string text;
+  std::string text(1, static_cast<char>(is_interrupted));
   for (size_t leaf = 0; leaf < leaves; ++leaf) {
     const std::vector<Tensor> grads = own(leaf);
     text += static_cast<char>(
@@ -199,13 +199,16 @@ void GradientSum::finish(std::vector<std::vector<Tensor>>& losses) {
   const double end = seconds_now();
   processes_.times.travel += end - (start_ == 0 ? waits : start_);
   processes_.times.wait += end - waits;
-  const std::vector<std::string> all = processes_.gather(told(leaves_.size(), own_, losses));
-  take_losses(all, leaves_.size(), losses);
-  const auto has_gradient = [&](size_t leaf) {
-    return std::any_of(all.begin(), all.end(), [&](auto& one) { return one[leaf] != 0; });
+  const bool is_interrupted = processes_.is_interrupted && processes_.is_interrupted();
+  const std::vector<std::string> all =
+      processes_.gather(told(is_interrupted, leaves_.size(), own_, losses));
+  take_losses(all, 1 + leaves_.size(), losses);
+  const auto any_has = [&](size_t byte) {
+    return std::any_of(all.begin(), all.end(), [&](auto& one) { return one[byte] != 0; });
   };
+  processes_.is_asked_to_stop |= any_has(0);
   for (size_t i = 0; i < leaves_.size(); ++i) {
-    if (!has_gradient(i)) continue;
+    if (!any_has(1 + i)) continue;
     const Tensor total = sum_.narrow(0, starts_[i], leaves_[i].numel()).view(leaves_[i].shape());
     if (Tensor leaf = leaves_[i]; !leaf.grad().defined() && !leaf.slot()->hooks)
       leaf.set_grad(total);  // without a copy

@@ -3,10 +3,14 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
+#include <cerrno>
+#include <csignal>
 #include <cstdio>
 #include <exception>
 #include <fstream>
+#include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <span>
@@ -24,6 +28,7 @@ Processes alone;
 std::unique_ptr<Processes> group;  // null: this process is alone
 bool has_met = false;              // was check_same called, or missed?
 int working = 0;                   // orders that are being carried out
+pid_t first_process = 0;           // of process 0, from the meeting on
 
 // Ends a process without a word, because process 0 says what there is to say.
 struct Quiet {};
@@ -39,6 +44,7 @@ void meet(const std::string& error, const Values& what) {
   };
   put(error);
   put(processes().name());
+  put(std::to_string(::getpid()));
   for (const auto& [name, value] : what) put(name), put(value);
   const auto read = [](const std::string& all) {
     std::vector<std::string> texts;
@@ -51,22 +57,25 @@ void meet(const std::string& error, const Values& what) {
   };
   const std::vector<std::string> all = processes().gather(mine);
   const std::vector<std::string> first = read(all[0]);
+  first_process = std::stoi(first[2]);
+  std::map<std::string, std::string> expected;
+  for (size_t k = 3; k + 1 < first.size(); k += 2) expected[first[k]] = first[k + 1];
   std::string wrong;
   for (size_t i = 0; i < all.size() && wrong.empty(); ++i) {
     const std::vector<std::string> texts = read(all[i]);
-    if (!texts[0].empty()) {
-      wrong = i == 0 ? texts[0] : texts[1] + ": " + texts[0];
-    } else if (texts.size() != first.size()) {
-      wrong = texts[1] + " was asked to do something else than process 0";
-    }
-    for (size_t k = 2; k + 1 < texts.size() && wrong.empty(); k += 2)
-      if (texts[k] != first[k] || texts[k + 1] != first[k + 1])
-        wrong = detail::joined({texts[1], ": ", first[k], " is ", texts[k + 1],
-                                ", but at process 0 it is ", first[k + 1],
+    if (!texts[0].empty()) wrong = i == 0 ? texts[0] : texts[1] + ": " + texts[0];
+    for (size_t k = 3; k + 1 < texts.size() && wrong.empty(); k += 2)
+      if (const auto at = expected.find(texts[k]);
+          at != expected.end() && at->second != texts[k + 1])
+        wrong = detail::joined({texts[1], ": ", texts[k], " is ", texts[k + 1],
+                                ", but at process 0 it is ", at->second,
                                 "; give all processes the same program, settings and data"});
+    if (wrong.empty() && texts.size() != first.size())
+      wrong = texts[1] + " was asked to do something else than process 0";
   }
   if (wrong.empty()) return;
   if (!processes().leads()) throw Quiet();
+  group.reset();  // the others have ended
   throw Error(wrong);
 }
 
@@ -160,6 +169,11 @@ int run_together(const std::function<int()>& f, const std::function<void(const s
   if (leads)
     group->tell_interrupted = [&] {
       tell("asked to stop while it waits for other processes, of which one may have ended");
+    };
+  else if (group->rank() == 1 && launched_local_rank() == 1)  // process 0 is on this machine
+    group->tell_interrupted = [&] {
+      if (has_met && ::kill(first_process, 0) != 0 && errno == ESRCH)
+        tell("process 0 of " + std::to_string(group->size()) + " has ended");
     };
   std::exception_ptr error;
   std::string text;
