@@ -217,6 +217,9 @@ def differ():
         check("a wrong option is told once", ran.stderr.count("no_such_option") == 1, ran)
         ran = run(together(9, "--out_dir", out))
         check("more processes than rows", ran.returncode == 1 and ran.stderr.count("batch_size of 9") == 1, ran)
+        ran = run(together(2, "--out_dir", out), INKLING_PROCESS_TIMEOUT="2m")
+        check("a timeout that is no number of seconds", ran.returncode == 1
+              and "expected seconds, such as 120, got '2m'" in ran.stderr and not os.path.exists(out), ran)
         ran = run(together(2, "--help"))
         check("help is shown once", ran.returncode == 0 and ran.stdout.count("--max_iters") == 1, ran)
         run(alone("--out_dir", out))
@@ -313,8 +316,8 @@ def hangs():
             os.kill(long.ranks[rank], signal.SIGSTOP)
             check(f"process {rank} hangs, and the others end within 15 s, name it, and say how to go on",
                   long.ends_within(15, but=[long.ranks[rank]]) and long.returncode != 0
-                  and f"no answer from process {rank}\n" in long.stderr
-                  and "train --init_from resume --out_dir" in long.stderr, long)
+                  and f"no answer from process {rank}\n" in long.stderr and long.stderr.count(": waited") == 1
+                  and long.stderr.count("train --init_from resume --out_dir") == 1, long)
             ran = long.goes_on(3)
             check("the run goes on from its last checkpoint", ran.returncode == 0 and "resumed" in ran.stdout, ran)
 

@@ -67,8 +67,15 @@ class MpiProcesses : public Processes {
     return done != 0;
   }
 
-  // A process that waits answers to every question. Who asks, waits for that.
+  // A process that waits answers to every question. Who asks, waits for that. Once another process
+  // ends all, and has said why, nothing is left to say.
   void answer() override {
+    int ends = 0;
+    MPI_Iprobe(MPI_ANY_SOURCE, kEnd, roll_call_, &ends, MPI_STATUS_IGNORE);
+    if (ends != 0) {
+      die_in(5);
+      for (;;) pause();
+    }
     for (int asked = 1; asked != 0;) {
       MPI_Status status;
       MPI_Iprobe(MPI_ANY_SOURCE, kQuestion, roll_call_, &asked, &status);
@@ -99,8 +106,9 @@ class MpiProcesses : public Processes {
   }
   // MPI asks the machines of all others, and waits for one that it cannot reach.
   void abort(int code) override {
-    std::signal(SIGALRM, SIG_DFL);
-    alarm(5);
+    die_in(5);
+    for (int other = 0; other < static_cast<int>(size_); ++other)
+      if (other != rank_) say(other, kEnd);
     links_.reset();
     MPI_Abort(MPI_COMM_WORLD, code);
     std::_Exit(code);
@@ -123,7 +131,12 @@ class MpiProcesses : public Processes {
   }
 
  private:
-  static constexpr int kQuestion = 1, kAnswer = 2;
+  static constexpr int kQuestion = 1, kAnswer = 2, kEnd = 3;
+
+  static void die_in(unsigned seconds) {
+    std::signal(SIGALRM, SIG_DFL);
+    alarm(seconds);
+  }
 
   template <class Bytes>
   static int count(const Bytes& bytes) {

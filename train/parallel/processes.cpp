@@ -37,8 +37,13 @@ std::string host() {
 }  // namespace
 
 double Processes::timeout() {
-  const int64_t seconds = number("INKLING_PROCESS_TIMEOUT");
-  return seconds > 0 ? static_cast<double>(seconds) : 120;
+  const char* text = std::getenv("INKLING_PROCESS_TIMEOUT");
+  if (text == nullptr || *text == '\0') return 120;
+  char* end = nullptr;
+  const int64_t seconds = std::strtol(text, &end, 10);
+  INK_CHECK(*end == '\0' && seconds > 0 && seconds < 10'000'000,
+            "INKLING_PROCESS_TIMEOUT: expected seconds, such as 120, got '", text, "'");
+  return static_cast<double>(seconds);
 }
 
 std::string Processes::name() const {

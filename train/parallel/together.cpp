@@ -160,6 +160,7 @@ int run_together(const std::function<int()>& f, const std::function<void(const s
                   " processes, but is built without MPI; build it with -DINKLING_MPI=ON (./run.sh "
                   "build mpi, in build/mpi), or start one process"});
   }
+  static_cast<void>(Processes::timeout());  // a wrong one is told before anybody waits
   group = start_engine();
   has_met = false, working = 0;
   const bool leads = group->leads();
