@@ -72,6 +72,19 @@ TEST_F(Runs, OneAtATime) {
   EXPECT_TRUE(fs::exists(out + "/ckpt"));  // kill saved
 }
 
+// Its folder is that of the name, whatever has become of the one before. It is moved long before
+// the first save.
+TEST_F(Runs, OneAtATimeAlsoAfterTheFolderWasMoved) {
+  const std::string out = path("out");
+  const Ran both = run_shell(
+      train_in_background("--max_iters 1000000 --eval_interval 4000 --out_dir " + out) + "mv " +
+      out + " " + path("moved") + "; until [ -e " + out +
+      "/ckpt ] || ! kill -0 $run; do sleep 0.05; done; " +
+      train("--init_from resume --out_dir " + out) + "; code=$?; kill $run; wait $run; exit $code");
+  EXPECT_EQ(both.code, 1);
+  EXPECT_NE(both.err.find("another run is writing there: process "), std::string::npos) << both.err;
+}
+
 // kill and a lost connection save; what the caller ignores stays ignored.
 TEST_F(Runs, SignalsSaveAndStop) {
   for (const auto& [name, number] :

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <array>
@@ -234,6 +235,19 @@ void OutFolder::make_room(Console& console) {
                                   aside.string(), describe_run(aside).text));
     lock();
   }
+  made_ = false;
+}
+
+void OutFolder::keep_locked() {
+  struct stat own {
+  }, named{};
+  const bool is_there = ::stat((folder_ / kLock).c_str(), &named) == 0;
+  if (!is_there && errno != ENOENT && errno != ENOTDIR) return;  // it may be there all the same
+  if (is_there && ::fstat(lock_, &own) == 0 && own.st_dev == named.st_dev &&
+      own.st_ino == named.st_ino)
+    return;
+  if (lock_ >= 0) ::close(std::exchange(lock_, -1));
+  lock();
   made_ = false;
 }
 

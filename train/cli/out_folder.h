@@ -23,6 +23,8 @@ class OutFolder {
 
   /// Deletes the older run, or moves it aside. Call it when the new run is sure to begin.
   void make_room(Console& console);
+  /// Locks the folder of this name anew, if the one that was locked was moved away or deleted.
+  void keep_locked();
 
  private:
   void lock();

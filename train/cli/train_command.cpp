@@ -59,6 +59,7 @@ class TrainRun {
   TrainRun(const TrainConfig& config, const std::optional<SavedRun>& saved,
            const std::string& profile, OutFolder& folder, Console& console)
       : config_(config),
+        folder_(folder),
         console_(console),
         profile_(profile),
         trainer_(make_trainer(config, saved, console)),
@@ -144,6 +145,7 @@ class TrainRun {
     return true;
   }
   void save() {
+    folder_.keep_locked();
     trainer_.save(kLastCheckpoint);
     saves_.saved(seconds_since(start_));
   }
@@ -215,6 +217,7 @@ class TrainRun {
   template <class F>
   void log(const nlohmann::ordered_json& object, F&& write) {
     or_save([&] {
+      folder_.keep_locked();
       try {
         write(object);
       } catch (...) {
@@ -551,6 +554,7 @@ class TrainRun {
   }
 
   const TrainConfig config_;
+  OutFolder& folder_;
   Console& console_;
   StepProfile profile_;
   Trainer trainer_;
