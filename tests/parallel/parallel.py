@@ -160,6 +160,7 @@ def resume():
             check(f"goes on in {n} processes, and says nothing of other bits",
                   ran.returncode == 0 and "last bits" not in ran.stderr, ran)
         check("the result of one process", result(whole)[:2] == result(out)[:2])
+        check("the report says of how many", b'"4 processes, each on ' in read(out, "run.json"))
         ran = run(together(5, "--batch_parts", "2", "--max_iters", "13", "--init_from", "resume",
                            "--out_dir", out))
         check("says once that more processes than parts change bits",
@@ -174,7 +175,7 @@ def resume_with_threads():
         wide = ["--threads", "2", "--n_embd", "64", "--block_size", "64"]
         for where, steps in ((whole, "12"), (out, "6")):
             ran = run(together(2, *wide, "--max_iters", steps, "--out_dir", where), OMP_NUM_THREADS="2")
-            check("two processes of two threads", ran.returncode == 0 and ", 2 threads;" in ran.stdout, ran)
+            check("two processes of two threads", ran.returncode == 0 and ", 2 processes of 2 threads;" in ran.stdout, ran)
         ran = run(alone(*wide, "--init_from", "resume", "--out_dir", out))
         check("one process goes on", ran.returncode == 0 and not ran.stderr, ran)
         check("with the same bits", result(whole)[:2] == result(out)[:2])

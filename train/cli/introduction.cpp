@@ -8,6 +8,7 @@
 
 #include "autograd/base/parallel.h"
 #include "autograd/memory/device_backend.h"
+#include "train/parallel/together.h"
 #include "train/report/numbers.h"
 #include "train/report/run_data.h"
 
@@ -72,6 +73,12 @@ std::string hardware(const TrainConfig& config) {
   return fmt::format("{} of {}, as it began (--threads {} changes last bits)", text, here, here);
 }
 
+// Threads and memory are those of each process.
+std::string of_processes(const std::string& text) {
+  const int64_t n = processes().size();
+  return n > 1 ? fmt::format("{} processes of {}", n, text) : text;
+}
+
 }  // namespace
 
 std::string changed_rate(const TrainConfig& now, const SavedRun& saved) {
@@ -124,14 +131,15 @@ void introduce(Console& console, Trainer& trainer, const std::filesystem::path& 
   const MemoryEstimate& memory = trainer.memory();
   const auto megabytes = [](int64_t bytes) { return static_cast<double>(bytes) / 1e6; };
   console.paragraph(fmt::format(
-      "{}  about {:.0f} MB: {:.0f} for parameters and moments, {:.0f} for gradients and "
+      "{}  about {:.0f} MB{}: {:.0f} for parameters and moments, {:.0f} for gradients and "
       "activations",
-      console.bold("memory"), megabytes(memory.total()), megabytes(memory.model),
+      console.bold("memory"), megabytes(memory.total()),
+      processes().size() > 1 ? " in each process" : "", megabytes(memory.model),
       megabytes(memory.gradients + memory.activations)));
   console.paragraph(fmt::format("{}  {} of {} x {} tokens, {}; Ctrl-C saves and stops",
                                 console.bold("run  "), counted(config.max_iters, "step"),
                                 config.batch_size * config.gradient_accumulation_steps,
-                                config.block_size, hardware(config)));
+                                config.block_size, of_processes(hardware(config))));
   if (!report.empty())
     console.paragraph(fmt::format("{}  {}, renewed while it trains; a browser shows it",
                                   console.bold("report"), report.string()));

@@ -12,6 +12,7 @@
 #include "autograd/io/foreign.h"
 #include "data/file.h"
 #include "train/checkpoint.h"
+#include "train/parallel/together.h"
 #include "train/report/numbers.h"
 #include "train/report/probe.h"
 
@@ -195,9 +196,11 @@ Json describe_run(Trainer& trainer, const std::string& program) {
     if (const std::string start = text_field(before, "init_from"); !start.empty())
       settings["init_from"] = start;
   }
+  const int64_t n = processes().size();
+  const std::string each = n > 1 ? detail::joined({n, " processes, each on "}) : "";
   return {{"program", program},
           {"started", began.empty() ? time_text() : began},
-          {"machine", describe_machine(parse_device(config.device))},
+          {"machine", each + describe_machine(parse_device(config.device))},
           {"data", trainer.dataset().summary()},
           {"train_tokens", trainer.dataset().train_tokens()},
           {"model", model_text(config, trainer.model())},
