@@ -277,10 +277,16 @@ double number_in(std::istream& in) {
 
 // The processor time of the control group, in processors.
 double group_processors() {
-  return group_limit("cpu.max", [](std::istream& in) {  // "200000 100000": time, period
+  const double share = group_limit("cpu.max", [](std::istream& in) {  // "200000 100000"
     const double quota = number_in(in);
     return quota / (std::isfinite(quota) ? number_in(in) : 1);
   });
+  const double quota = group_limit("cpu.cfs_quota_us", [](std::istream& in) {  // version 1
+    const double time = number_in(in);
+    return time > 0 ? time : std::numeric_limits<double>::infinity();  // -1: no limit
+  });
+  return std::min(
+      share, std::isfinite(quota) ? quota / group_limit("cpu.cfs_period_us", number_in) : quota);
 }
 
 }  // namespace

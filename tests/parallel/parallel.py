@@ -323,6 +323,27 @@ def hangs():
             check("the run goes on from its last checkpoint", ran.returncode == 0 and "resumed" in ran.stdout, ran)
 
 
+    with tempfile.TemporaryDirectory() as folder:
+        out = os.path.join(folder, "out")
+        started = Started(out, together(2, "--out_dir", out), INKLING_PROCESS_TIMEOUT="2")
+        deadline = time.monotonic() + 20
+        while 1 not in ranks(out) and time.monotonic() < deadline:
+            time.sleep(0.001)
+        os.kill(ranks(out)[1], signal.SIGSTOP)
+        ended = started.ends_within(15)
+        check("process 1 hangs while MPI starts: all end within 15 s, and it is said",
+              ended and started.returncode != 0 and "waited" in started.stderr, started)
+        text, pipe = (os.path.join(folder, name) for name in ("text", "pipe"))
+        with open(text, "w") as file:
+            file.write("a cat came by.\n" * 400)
+        os.mkfifo(pipe)
+        command = [*together(1, "--data", text, "--out_dir", out), ":", "-n", "1", *alone("--data", pipe, "--out_dir", out)]
+        started = Started(out, command, INKLING_PROCESS_TIMEOUT="2")
+        time.sleep(3)
+        check("process 1 hangs at its data: all end within 15 s, and it is named", started.ends_within(15)
+              and started.returncode != 0 and "no answer from process 1\n" in started.stderr, started)
+
+
 def disk():
     """The disk of the process that writes is full: a small one, which only root can make."""
     for shards in ("false", "true"):

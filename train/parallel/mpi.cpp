@@ -13,6 +13,7 @@
 #include <cstdlib>
 #include <map>
 #include <string>
+#include <string_view>
 #include <thread>
 
 #include "autograd/base/check.h"
@@ -29,10 +30,24 @@ void check(int code, const char* what) {
   detail::fail({"MPI: ", what, ": ", text});
 }
 
+// MPI itself waits without end where processes start and end.
+volatile std::sig_atomic_t is_ending = 0;
+void tell_of_wait(int) {
+  constexpr std::string_view starting =
+      "inkling train: waited INKLING_PROCESS_TIMEOUT seconds for all processes to start, and MPI "
+      "has not connected them\n";
+  constexpr std::string_view ending =
+      "inkling train: waited INKLING_PROCESS_TIMEOUT seconds for all processes to end\n";
+  const std::string_view text = is_ending != 0 ? ending : starting;
+  [[maybe_unused]] const auto written = ::write(STDERR_FILENO, text.data(), text.size());
+  ::_exit(1);
+}
+
 class MpiProcesses : public Processes {
  public:
   MpiProcesses() {
     int given = 0, rank = 0, size = 1;
+    watch_wait();
     check(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_FUNNELED, &given), "start");
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
     check(MPI_Comm_rank(MPI_COMM_WORLD, &rank), "rank");
@@ -42,8 +57,14 @@ class MpiProcesses : public Processes {
               " processes; start them with mpirun, or with srun --mpi=pmix (or pmi2), as this "
               "cluster has it");
     check(MPI_Comm_dup(MPI_COMM_WORLD, &roll_call_), "roll call");
+    alarm(0);
   }
-  ~MpiProcesses() override { MPI_Finalize(); }
+  ~MpiProcesses() override {
+    is_ending = 1;
+    watch_wait();
+    MPI_Finalize();
+    alarm(0);
+  }
 
   Transfer start_send(int64_t to, std::span<const std::byte> bytes) override {
     MPI_Request request{};
@@ -133,6 +154,10 @@ class MpiProcesses : public Processes {
  private:
   static constexpr int kQuestion = 1, kAnswer = 2, kEnd = 3;
 
+  static void watch_wait() {  // the first one to give up speaks for all
+    std::signal(SIGALRM, tell_of_wait);
+    alarm(static_cast<unsigned>(timeout() + 3 * static_cast<double>(launched_rank() % 20)));
+  }
   static void die_in(unsigned seconds) {
     std::signal(SIGALRM, SIG_DFL);
     alarm(seconds);

@@ -55,7 +55,9 @@ void meet(const std::string& error, const Values& what) {
     }
     return texts;
   };
+  ++working;
   const std::vector<std::string> all = processes().gather(mine);
+  --working;
   const std::vector<std::string> first = read(all[0]);
   first_process = std::stoi(first[2]);
   std::map<std::string, std::string> expected;
@@ -203,6 +205,10 @@ int run_together(const std::function<int()>& f, const std::function<void(const s
       return 1;
     }
   } catch (const std::exception&) {
+    if (group) {  // it does not answer, to which the error would be told
+      tell(name + ": " + text);
+      group->abort(1);
+    }
   } catch (const Quiet&) {
   }
   group.reset();
