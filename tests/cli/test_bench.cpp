@@ -1,5 +1,6 @@
 // What shows speed: the profiler, and the program's options that print what it saw.
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
@@ -391,6 +392,21 @@ TEST(Program, TakesAThreadACore) {
   EXPECT_EQ(threads("unset OMP_NUM_THREADS; "), physical_cores());
   EXPECT_EQ(threads("export OMP_NUM_THREADS=3; "), 3);
   EXPECT_LE(physical_cores(), static_cast<int>(std::thread::hardware_concurrency()));
+}
+
+// As a container of one processor has it where control groups are of version 1.
+TEST(Program, TakesAThreadForTheProcessorsOfAGroup) {
+  const std::string group = "/sys/fs/cgroup/cpu/inkling-test-" + std::to_string(::getpid());
+  if (run_shell("mkdir " + group + " && { echo 100000 >" + group + "/cpu.cfs_quota_us || ! rmdir " +
+                group + "; }")
+          .code != 0)
+    GTEST_SKIP() << "no control group of version 1 can be made here";
+  const std::string out = run_shell("unset OMP_NUM_THREADS; echo $$ >" + group +
+                                    "/cgroup.procs; inkling info; echo $$ >/sys/fs/cgroup/cpu/"
+                                    "cgroup.procs; rmdir " +
+                                    group)
+                              .out;
+  EXPECT_NE(out.find(", 1 thread,"), std::string::npos) << out;
 }
 
 TEST(Program, BenchComparesTwoRuns) {
