@@ -6,6 +6,7 @@
 
 #include "data/registry.h"
 #include "train/config.h"
+#include "train/llama_settings.h"
 #include "train/memory.h"
 
 namespace ink {

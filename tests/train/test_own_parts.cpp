@@ -27,6 +27,7 @@
 #include "tests/support/temp_files.h"
 #include "train/checkpoint.h"
 #include "train/cli/command_line.h"
+#include "train/llama_settings.h"
 #include "train/memory.h"
 #include "train/optimizer.h"
 #include "train/trainer.h"
