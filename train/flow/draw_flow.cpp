@@ -186,7 +186,7 @@ std::string cut(const std::string& text, size_t most) {
 // ---- text
 
 using Cells = std::array<std::string, 7>;  // number, name, reads, output, kept, forward, backward
-constexpr std::array<size_t, 7> kMost = {4, 38, 11, 19, 7, 7, 8};  // characters
+constexpr std::array<size_t, 7> kWidest = {4, 38, 11, 19, 7, 7, 8};  // characters
 
 // Ops by their numbers, and operands that belong to no module by their names.
 std::string reads_text(const FlowOp& op) {
@@ -233,7 +233,7 @@ class Table {
     std::array<size_t, 7> widths{};
     for (const Cells& row : rows_)
       for (size_t i = 0; i < row.size(); ++i)
-        widths[i] = std::min(kMost[i], std::max(widths[i], row[i].size()));
+        widths[i] = std::min(kWidest[i], std::max(widths[i], row[i].size()));
     fit(widths);
     TextStream out;
     for (const Cells& row : rows_) {
