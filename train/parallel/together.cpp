@@ -131,7 +131,8 @@ void check_same(const nlohmann::json& settings, const nlohmann::json& arithmetic
   Values what{{"the program's checksum", checksum_of_program()}};
   for (const auto& [name, value] : settings.items())
     if (name != "out_dir") what.emplace_back(name, value.dump());
-  for (const auto& [name, value] : arithmetic.items()) what.emplace_back(name, value.dump());
+  for (const auto& [name, value] : arithmetic.items())  // some are settings, too
+    what.emplace_back((settings.contains(name) ? "the arithmetic's " : "") + name, value.dump());
   what.emplace_back("the data", data);
   for (const NamedTensors& some : tensors)
     for (const auto& [name, x] : some) what.emplace_back("the checksum of " + name, checksum(x));
