@@ -16,6 +16,7 @@
 
 #include "autograd/memory/storage.h"
 #include "autograd/ops.h"
+#include "autograd/random/generator.h"
 #include "nn/embedding.h"
 #include "nn/linear.h"
 #include "tests/support/error_of.h"
@@ -478,6 +479,22 @@ TEST(TrainerSteps, OfAnotherTrainerAreNotReplaced) {
   resumed.save("ckpt");
   EXPECT_NE(error_of([&] { first.save("ckpt"); }), "(no error)");  // it has fewer steps
   EXPECT_EQ(trainer_of().steps_done(), 2);
+}
+
+// What a program draws between two steps goes on where the checkpoint was made.
+TEST(TrainerSteps, TheDefaultGeneratorIsSaved) {
+  const TempFolder folder;
+  TrainConfig config = config_of(folder, 0, 1);
+  Trainer first(config, std::make_unique<Formulas>());
+  manual_seed(5);
+  randn({3});  // one of a pair is left over
+  first.step();
+  first.save("ckpt");
+  const auto expected = randn({40}).tolist();
+  manual_seed(6);
+  config.init_from = "resume";
+  Trainer resumed(config, std::make_unique<Formulas>());
+  EXPECT_EQ(randn({40}).tolist(), expected);
 }
 
 // What was measured on another set stays in the checkpoint until it is measured again.
