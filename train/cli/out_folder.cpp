@@ -239,8 +239,7 @@ void OutFolder::make_room(Console& console) {
 }
 
 void OutFolder::keep_locked() {
-  struct stat own {
-  }, named{};
+  struct stat own = {}, named = {};
   const bool is_there = ::stat((folder_ / kLock).c_str(), &named) == 0;
   if (!is_there && errno != ENOENT && errno != ENOTDIR) return;  // it may be there all the same
   if (is_there && ::fstat(lock_, &own) == 0 && own.st_dev == named.st_dev &&

@@ -211,7 +211,8 @@ int decode_ids(const Arguments& arguments) {
   std::cin.tie(nullptr);
   for (std::string word; std::cin >> word;) {
     write(word);
-    if (std::cin.rdbuf()->in_avail() <= 1) std::cout.flush();  // as they come
+    // As they come: what stands behind the last one so far is a space or the end of a line.
+    if (std::cin.rdbuf()->in_avail() <= 1) std::cout.flush();
   }
   return kOk;
 }

@@ -627,7 +627,7 @@ void keep_settings(const std::set<std::string>& names, const std::set<std::strin
   std::error_code unknown;
   for (const std::filesystem::path& run : {saved.folder.parent_path(), saved.folder})
     if (std::filesystem::equivalent(asked.tokenizer, run, unknown))
-      asked.tokenizer = saved.config.tokenizer;  // its own, by the run's name
+      asked.tokenizer = saved.config.tokenizer;  // the run names its own
   nlohmann::json mine = to_json(asked);
   const nlohmann::json its = to_json(saved.config);
   std::string of_file, kept;
