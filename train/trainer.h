@@ -19,6 +19,7 @@
 #include "train/arithmetic.h"
 #include "train/config.h"
 #include "train/ema.h"
+#include "train/make_dataset.h"
 #include "train/memory.h"
 #include "train/optimizer.h"
 #include "train/saved_run.h"
@@ -60,16 +61,6 @@ struct Progress {
   int64_t skipped = 0;   // steps skipped so far (a loss or gradient was not finite)
   int64_t tokens = 0;
 };
-
-/// The dataset that a config names. `tokenizer`, a model's, is used if given; throws if the data
-/// have a vocabulary of their own that is another, such as a meta.pkl beside ids, unless
-/// config.tokenizer says what these ids mean ("char" does not).
-std::unique_ptr<Dataset> make_dataset(const TrainConfig& config,
-                                      std::shared_ptr<const Tokenizer> tokenizer = nullptr);
-/// The same for data that a run was not given, with the tokenizer of that run. The error names the
-/// characters that its vocabulary lacks, after `what`: "resume".
-std::unique_ptr<Dataset> make_other_dataset(TrainConfig config, const SavedRun& run,
-                                            const char* what);
 
 /// Any thread calls it before each batch of an evaluation, with the share of the batches that are
 /// done. True stops the evaluation.
