@@ -108,37 +108,54 @@ static std::vector<int64_t> peaks_of_pass(const LanguageModel& model, const Trai
   return all.peaks;
 }
 
-// What an update of parameters with an n-th of the rows needs beside what stays.
-static int64_t update_peak(const LanguageModel& model, const TrainConfig& config, int64_t n) {
-  const Trial trial(model, config);
+// What an update of these with an n-th of the rows needs beside what stays.
+static int64_t update_peak(const NamedTensors& parameters, const std::set<std::string>& tables,
+                           const TrainConfig& config, int64_t n) {
   const Device device = context().default_device;
   NamedTensors fewer;
-  for (const auto& [name, parameter] : model.named_parameters()) {
-    if (!parameter.requires_grad()) continue;
+  for (const auto& [name, parameter] : parameters) {
     Shape shape = parameter.shape();
     if (parameter.dim() > 0) shape[0] = (shape[0] + n - 1) / n;
     fewer.emplace_back(name, zeros(shape).requires_grad_());
     fewer.back().second.set_grad(zeros(shape));
   }
-  const auto optimizer = make_optimizer(config, fewer, table_names(model, model.config.vocab_size));
+  const auto optimizer = make_optimizer(config, fewer, tables);
   const int64_t before = memory_stats(device).bytes_in_use;
   reset_peak_memory(device);
   optimizer->step();
   return memory_stats(device).peak_bytes_in_use - before;
 }
 
-// That of all rows, which grows with them by the same bytes. Not that of Muon, which works on a
-// matrix for each thread; a pass of a large model needs more than that. 0 if a program's own
-// optimizer takes none but whole parameters.
-static int64_t update_bytes(const LanguageModel& model, const TrainConfig& config) {
+// That of all rows, which grows with them by the same bytes. Muon works on a matrix for each
+// thread, so the largest tell what it needs. 0 if a program's own optimizer takes none but whole
+// parameters.
+static int64_t update_bytes(const LanguageModel& model, const TrainConfig& config,
+                            int64_t threads) {
   constexpr int64_t kElements = 1 << 17;
+  const Trial trial(model, config);
+  const FieldGuard of_run(&Context::threads, threads);
+  const auto tables = table_names(model, model.config.vocab_size);
+  const bool is_muon = config.optimizer == "muon";
+  NamedTensors updated;
   int64_t n = 1;
-  for (const Tensor& parameter : model.parameters())
-    n = std::max(n, (parameter.numel() + kElements - 1) / kElements);
-  if (n > 1 && config.optimizer == "muon") return 0;
+  for (const auto& entry : model.named_parameters()) {
+    const auto& [name, parameter] = entry;
+    if (!parameter.requires_grad()) continue;
+    if (is_muon && (parameter.dim() != 2 || tables.count(name) > 0)) continue;
+    updated.push_back(entry);
+    if (!is_muon) n = std::max(n, (parameter.numel() + kElements - 1) / kElements);
+  }
+  if (is_muon) {
+    std::stable_sort(updated.begin(), updated.end(), [](const auto& a, const auto& b) {
+      return a.second.numel() > b.second.numel();
+    });
+    updated.resize(std::min(updated.size(), static_cast<size_t>(max_threads())));
+  }
+  if (updated.empty()) return 0;
   try {
-    const int64_t peak = update_peak(model, config, n);
-    return n == 1 ? peak : peak + (n - 1) * 2 * (peak - update_peak(model, config, 2 * n));
+    const int64_t peak = update_peak(updated, tables, config, n);
+    return n == 1 ? peak
+                  : peak + (n - 1) * 2 * (peak - update_peak(updated, tables, config, 2 * n));
   } catch (const std::exception&) {
     return 0;
   }
@@ -163,7 +180,7 @@ MemoryEstimate estimate_memory(const LanguageModel& model, const TrainConfig& co
                 most =
                     on_cpu ? std::min(rows, std::max<int64_t>(2, in_parts(kTokens, length))) : rows,
                 fewer = in_parts(most, 2);
-  const int64_t updating = update_bytes(model, config);
+  const int64_t updating = update_bytes(model, config, threads);
   const FieldGuard in_part(&Context::threads, parts == 1 ? threads : 1);
   const bool waits = config.gradient_accumulation_steps > 1;
   const auto peaks_of = [&](int64_t n) {

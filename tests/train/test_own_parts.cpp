@@ -240,9 +240,11 @@ TEST(OwnParts, TheEstimateKnowsUpdates) {
     config.optimizer = optimizer;
     EXPECT_NEAR(estimated_share(config), 1, 0.03) << optimizer;
   }
-  config.n_embd = 176;
   config.optimizer = "muon";
-  EXPECT_NEAR(estimated_share(config), 1, 0.03);
+  for (const int64_t n_embd : {176, 512}) {
+    config.n_embd = n_embd;
+    EXPECT_NEAR(estimated_share(config), 1, 0.03) << n_embd;
+  }
 }
 
 TEST(OwnSchedule, IsFoundByItsName) {
