@@ -207,8 +207,8 @@ std::unique_ptr<Dataset> make_dataset(const TrainConfig& config,
   return dataset;
 }
 
-// When a run is resumed, the fingerprints are compared before anything reads the files that it names
-// itself.
+// When a run is resumed, the fingerprints are compared before anything reads the files that it
+// names itself.
 std::unique_ptr<Dataset> dataset_for(const TrainConfig& config, const std::string& fingerprint,
                                      const std::optional<SavedRun>& saved) {
   if (!saved) return make_dataset(config);

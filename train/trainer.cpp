@@ -69,6 +69,36 @@ void check_loss(LanguageModel& model, const TrainConfig& config) {
             " does not use it; hand `training ? z_loss : 0` to cross_entropy there");
 }
 
+// Sampling needs of a model that uses caches what training does not. What is wrong with it is told
+// before hours of steps, and nothing is refused, because a model may mean it.
+void check_cache(LanguageModel& model, const TrainConfig& config) {
+  if (typeid(model) == typeid(GPT) || !model.uses_caches()) return;
+  std::string wrong;
+  model.eval();
+  try {
+    const Trial trial(model, config);
+    const NoGrad no_grad;
+    context().autocast = f32;
+    const int64_t n = std::min<int64_t>(config.block_size, 4);
+    const Tensor ids = (arange(n) % model.config.vocab_size).unsqueeze(0);
+    DecodeCache cache = model.make_cache();
+    Tensor last;
+    for (; cache.size < n; ++cache.size)
+      last = model.next_logits(ids.narrow(1, cache.size, 1), &cache);
+    const Tensor whole = model(ids).select(1, -1);
+    const double apart = amax(abs(last - whole)).item(), most = amax(abs(whole)).item();
+    if (!(apart <= 1e-3 * most))
+      wrong = detail::joined({"token by token, its logits after ", n, " tokens differ by ", apart,
+                              " from those of all at once, of up to ", most});
+  } catch (const std::exception& error) {
+    wrong = error.what();
+  }
+  model.train();
+  if (!wrong.empty())
+    log_message("model ", config.model,
+                " will write other samples than it should, or none: ", wrong);
+}
+
 // Copies ids into the same memory, unless the shape changes.
 void copy_ids(Tensor& to, const std::vector<int64_t>& ids, int64_t rows) {
   const Tensor from = ids_tensor(ids, rows);
@@ -122,6 +152,7 @@ Trainer::Trainer(const TrainConfig& config, const std::optional<SavedRun>& saved
   num_parameters_ = model_->num_parameters();
   choose_arithmetic(saved);
   check_loss(*model_, config_);
+  check_cache(*model_, config_);
   model_->z_loss = config_.z_loss;
   INK_CHECK(!config_.shard_optimizer || processes().size() == 1 || device_.is_cpu(),
             "shard_optimizer: expected device cpu in several processes, got ", config_.device);

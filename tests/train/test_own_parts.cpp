@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "autograd/inspect/gradcheck.h"
+#include "autograd/io/log.h"
 #include "autograd/more_ops.h"
 #include "nn/gpt.h"
 #include "nn/llama.h"
@@ -245,6 +246,52 @@ TEST(OwnParts, TheEstimateKnowsUpdates) {
     config.n_embd = n_embd;
     EXPECT_NEAR(estimated_share(config), 1, 0.03) << n_embd;
   }
+}
+
+struct Forgetful : Recurrent {  // each token is its first one
+  using Recurrent::Recurrent;
+  Tensor next_logits(const Tensor& ids, DecodeCache*) const override {
+    return Recurrent::next_logits(ids, nullptr);
+  }
+};
+
+struct Cacheless : Recurrent {
+  using Recurrent::Recurrent;
+  Tensor next_logits(const Tensor& ids, DecodeCache* cache) const override {
+    return LanguageModel::next_logits(ids, cache);
+  }
+};
+
+// What is wrong with its sampling is told before the first step, and it trains.
+TEST(OwnParts, ACacheThatIsWrongIsTold) {
+  add_own_parts();
+  add_model<Forgetful>("forgetful");
+  add_model<Cacheless>("cacheless");
+  const TempFolder folder;
+  TrainConfig config;
+  config.out_dir = folder / "out";
+  config.block_size = 16;
+  std::string told;
+  set_log_callback([&](const std::string& message) { told += message; });
+  const auto said_of = [&](const char* name) {
+    told.clear();
+    config.model = name;
+    Trainer(config).step();
+    return told;
+  };
+  EXPECT_EQ(said_of("forgetful")
+                .rfind("model forgetful will write other samples than it should, "
+                       "or none: token by token, its logits after 4 tokens differ "
+                       "by ",
+                       0),
+            0u)
+      << told;
+  EXPECT_EQ(said_of("cacheless"),
+            "model cacheless will write other samples than it should, or none: next_logits: a "
+            "model with uses_caches() overrides it, and this one does not");
+  for (const char* name : {"gpt", "llama", "recurrent", "rms", "mixture", "chain"})
+    EXPECT_EQ(said_of(name), "") << name;
+  set_log_callback({});
 }
 
 TEST(OwnSchedule, IsFoundByItsName) {
