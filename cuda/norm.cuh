@@ -142,12 +142,13 @@ void norm(const char* op, Array* sum, Array& y, Array& mean, Array& rstd, const 
     const int64_t rows = row_count(x), n = x.size(-1);
     const DropoutFactors factors(x, p.dropout.p, p.dropout.at);
     const auto start = [&]<bool kDrops>(std::bool_constant<kDrops>) {
-      plan_rows<X>(n, {out, in, w, b, added, both}, [&]<class Plan>(Plan) {
-        launch(op, Plan::blocks(rows),
-               Norm<X, Y, Plan, kCentred, kAdds, kDrops>{out, means, rstd.mutable_data<C>(), in, w,
-                                                         b, rows, n, static_cast<C>(p.eps), added,
-                                                         both, factors});
-      });
+      plan_rows<X, RowSize<kWarp, 32>, RowSize<256, 32>, RowSize<1024, 32>>(
+          n, {out, in, w, b, added, both}, [&]<class Plan>(Plan) {
+            launch(op, Plan::blocks(rows),
+                   Norm<X, Y, Plan, kCentred, kAdds, kDrops>{out, means, rstd.mutable_data<C>(), in,
+                                                             w, b, rows, n, static_cast<C>(p.eps),
+                                                             added, both, factors});
+          });
     };
     if (p.dropout.p > 0) return start(std::bool_constant<kAdds>());  // only a branch is dropped
     start(std::false_type());

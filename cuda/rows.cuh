@@ -85,36 +85,6 @@ void plan_rows(int64_t n, std::initializer_list<const void*> pointers, const F& 
     f(typename Size::template Plan<T, 1>());
   }
 }
-/// The same with the usual sizes, for kernels that keep kArrays rows.
-template <class T, int kArrays = 1, class F>
-void plan_rows(int64_t n, std::initializer_list<const void*> pointers, const F& f) {
-  constexpr int kElements = 32 / kArrays;
-  plan_rows<T, RowSize<kWarp, kElements>, RowSize<256, kElements>, RowSize<1024, kElements>>(
-      n, pointers, f);
-}
-
-/// The same, for kernels that take long rows that start anywhere.
-template <class T, int kArrays = 1, class F>
-void plan_rows_anywhere(int64_t n, std::initializer_list<const void*> pointers, const F& f) {
-  constexpr int kElements = 32 / kArrays;
-  plan_rows<T, RowSize<kWarp, kElements>, RowSize<256, kElements, true>,
-            RowSize<1024, kElements, true>>(n, pointers, f);
-}
-
-/// Launches Kernel<T, Plan>{y, x..., rows, n} for rows of y and of the x..., all of one shape and
-/// one floating dtype T.
-template <template <class T, class Plan> class Kernel, class... Inputs>
-void launch_rows(const char* op, Array& y, const Inputs&... x) {
-  for_float(op, y.dtype(), [&]<class T>(T) {
-    const int64_t rows = row_count(y), n = y.size(-1);
-    const auto run = [&](T* to, const auto*... from) {
-      plan_rows_anywhere<T, sizeof...(Inputs)>(n, {to, from...}, [&]<class Plan>(Plan) {
-        launch(op, Plan::blocks(rows), Kernel<T, Plan>{to, from..., rows, n});
-      });
-    };
-    run(y.mutable_data<T>(), x.template data<T>()...);
-  });
-}
 
 /// One of a thread's packs of a row: the number of its register, or of its place in shared memory
 /// after the registers, or else kKept; and where in the row it starts.
@@ -230,6 +200,10 @@ class Row {
 };
 
 // ---- softmax
+
+/// softmax over the last dimension or, if `log`, log_softmax; and their gradients (softmax.cu).
+void softmax_rows(Array& y, const Array& x, bool log);
+void softmax_rows_backward(Array& dx, const Array& dy, const Array& y, bool log);
 
 template <class C>
 __device__ constexpr C infinity() {

@@ -38,7 +38,7 @@ struct Sample {
     add_up(p, begin, end, shared);
     __syncthreads();
     // Every warp adds up the totals; lane i holds that of warp i.
-    const uint64_t before = running(shared.totals[lane_id()]);
+    const uint64_t before = warp_running<SampleUnits>(shared.totals[lane_id()]);
     const uint64_t total = warp_from(before, kWarps - 1);
     const int64_t last = warp_reduce<Highest>(shared.last[lane_id()]);
     if (!SampleUnits::are_whole(total)) {
@@ -65,15 +65,6 @@ struct Sample {
   __device__ static uint64_t units(const T* p, int64_t i, int64_t end) {
     return i < end ? SampleUnits::of(static_cast<compute_t<T>>(p[i])) : 0;
   }
-  __device__ static uint64_t running(uint64_t value) {
-#pragma unroll
-    for (int delta = 1; delta < kWarp; delta *= 2) {
-      const uint64_t below = warp_up(value, delta);
-      if (lane_id() >= delta) value = SampleUnits::join(value, below);
-    }
-    return value;
-  }
-
   __device__ static void add_up(const T* p, int64_t begin, int64_t end, Shared& shared) {
     uint64_t total = 0;
     int64_t last = 0;
@@ -83,7 +74,7 @@ struct Sample {
       total = SampleUnits::join(total, one);
       if (one > 0) last = i;
     }
-    total = running(total);
+    total = warp_running<SampleUnits>(total);
     last = warp_reduce<Highest>(last);
     if (lane_id() == kWarp - 1) {
       shared.totals[warp_id()] = total;
@@ -95,7 +86,7 @@ struct Sample {
   __device__ static int64_t find(const T* p, int64_t begin, int64_t end, uint64_t below,
                                  uint64_t u) {
     for (int64_t i = begin;; i += kWarp) {
-      const uint64_t sum = below + running(units(p, i + lane_id(), end));
+      const uint64_t sum = below + warp_running<SampleUnits>(units(p, i + lane_id(), end));
       const int ahead = warp_run(sum <= u);
       if (ahead < kWarp) return i + ahead;
       below = warp_from(sum, kWarp - 1);
