@@ -11,18 +11,12 @@
 namespace ink::cuda {
 namespace {
 
-template <class F>
-void* with_data(const Array& x, F&& f) {
-  return for_any(x.dtype(), [&]<class T>(T) -> void* { return f.template operator()<T>(); });
+void* address(const Array& x) {
+  return for_any(x.dtype(), [&]<class T>(T) -> void* { return const_cast<T*>(x.data<T>()); });
 }
-Matrices matrices(const Array& x) {
-  void* data = with_data(x, [&]<class T>() { return const_cast<T*>(x.data<T>()); });
-  return {data, x.dtype(), *matrix_layout(x), 0};
-}
-void* address(const Array& x) { return matrices(*x.reshaped({1, x.numel()})).data; }
-Matrices result(Array& x) {
-  static_cast<void>(with_data(x, [&]<class T>() { return x.mutable_data<T>(); }));
-  return matrices(x);
+Matrices matrices(const Array& x) { return {address(x), x.dtype(), *matrix_layout(x), 0}; }
+void* mutable_address(Array& x) {
+  return for_any(x.dtype(), [&]<class T>(T) -> void* { return x.mutable_data<T>(); });
 }
 void advance(Matrices& x, int64_t elements) {
   x.data = static_cast<char*>(x.data) + elements * size_of(x.dtype);
@@ -105,8 +99,9 @@ bool fits(const Array& c, DType operands) {
 }
 
 Product describe(const char* op, Array& c, const Array& a, const Array& b, bool accumulate) {
-  return {op,          c.size(-2),  c.size(-1), a.size(-1), 1,
-          matrices(a), matrices(b), result(c),  accumulate, nullptr};
+  static_cast<void>(mutable_address(c));
+  return {op,          c.size(-2),  c.size(-1),  a.size(-1), 1,
+          matrices(a), matrices(b), matrices(c), accumulate, nullptr};
 }
 
 // A bias as products take it: contiguous, of c's dtype, at an aligned address.
@@ -118,9 +113,22 @@ Array as_product_bias(const Array& bias, DType dtype) {
   return aligned;
 }
 
-// Is c = a b one product with an epilogue that reads or writes aux?
-bool one_product(const Array& c, const Array& a, const Array& aux) {
-  return c.numel() > 0 && a.size(-1) > 0 && c.dim() == 2 && c.strides() == aux.strides();
+// c = a b + bias, or c += a b, with an epilogue that reads or writes aux: true if one product did
+// it.
+bool fused(const char* op, Array& c, const Array& a, const Array& b, const Array& bias,
+           bool accumulate, Epilogue epilogue, void* aux) {
+  const DType dtype = operand_dtype(c, a, b);
+  if (c.numel() == 0 || a.size(-1) == 0 || c.dim() != 2) return false;
+  if (!fits(c, dtype) || matrix_layout(c)->transposed) return false;
+  const Array left = as_gemm_operand(a, dtype), right = as_gemm_operand(b, dtype),
+              row = bias.defined() ? as_product_bias(bias, c.dtype()) : bias;
+  Product all = describe(op, c, left, right, accumulate);
+  all.bias = row.defined() ? address(row) : nullptr;
+  all.epilogue = epilogue;
+  all.aux = aux;
+  if (!has_epilogue(all)) return false;
+  product(all);
+  return true;
 }
 
 }  // namespace
@@ -169,43 +177,19 @@ void gemm_bias(Array& c, const Array& a, const Array& b, const Array& bias) {
 }
 
 bool gemm_gelu(Array& y, Array& h, const Array& a, const Array& b, const Array& bias) {
-  const DType dtype = operand_dtype(y, a, b);
-  if (!one_product(y, a, h) || !fits(y, dtype) || matrix_layout(y)->transposed) return false;
-  const Array left = as_gemm_operand(a, dtype), right = as_gemm_operand(b, dtype),
-              row = bias.defined() ? as_product_bias(bias, y.dtype()) : bias;
-  Product all = describe("gemm_gelu", y, left, right, false);
-  all.bias = row.defined() ? address(row) : nullptr;
-  all.epilogue = Epilogue::gelu;
-  all.aux = result(h).data;
-  if (!has_epilogue(all)) return false;
-  product(all);
-  return true;
+  return y.strides() == h.strides() &&
+         fused("gemm_gelu", y, a, b, bias, false, Epilogue::gelu, mutable_address(h));
 }
 
 bool gemm_gelu_backward(Array& dh, const Array& dy, const Array& w, const Array& h) {
-  const DType dtype = operand_dtype(dh, dy, w);
-  if (!one_product(dh, dy, h) || !fits(dh, dtype) || matrix_layout(dh)->transposed) return false;
-  const Array left = as_gemm_operand(dy, dtype), right = as_gemm_operand(w, dtype);
-  Product all = describe("gemm_gelu_backward", dh, left, right, false);
-  all.epilogue = Epilogue::gelu_gradient;
-  all.aux = matrices(h).data;
-  if (!has_epilogue(all)) return false;
-  product(all);
-  return true;
+  return dh.strides() == h.strides() && fused("gemm_gelu_backward", dh, dy, w, Array(), false,
+                                              Epilogue::gelu_gradient, address(h));
 }
 
 bool gemm_row_sums(Array& c, Array& sums, const Array& a, const Array& b, bool accumulate) {
-  const DType dtype = operand_dtype(c, a, b);
-  if (c.numel() == 0 || a.size(-1) == 0 || c.dim() != 2 || sums.dtype() != c.dtype()) return false;
-  if (!fits(c, dtype) || matrix_layout(c)->transposed || !sums.is_contiguous()) return false;
-  const Array left = as_gemm_operand(a, dtype), right = as_gemm_operand(b, dtype);
-  Product all = describe("gemm_row_sums", c, left, right, accumulate);
-  all.epilogue = Epilogue::row_sums;
-  Array row = *sums.reshaped({1, sums.numel()});
-  all.aux = result(row).data;
-  if (!has_epilogue(all)) return false;
-  product(all);
-  return true;
+  return sums.dtype() == c.dtype() && sums.is_contiguous() &&
+         fused("gemm_row_sums", c, a, b, Array(), accumulate, Epilogue::row_sums,
+               mutable_address(sums));
 }
 
 }  // namespace ink::cuda
