@@ -238,4 +238,16 @@ struct AttentionProblem {
         dropout(in.rule, size, in.q.size(0)) {}
 };
 
+/// Calls kernel.run<false>(shared), which returns false if the result is not finite. Then comes
+/// kernel.run<true>(shared), which is careful: what is infinite or NaN reaches only those who see
+/// it.
+template <class Kernel, class Shared>
+[[gnu::noinline]] __device__ void run_carefully(const Kernel& kernel, Shared& shared) {
+  kernel.template run<true>(shared);
+}
+template <class Kernel, class Shared>
+__device__ inline void run_with_care(const Kernel& kernel, Shared& shared) {
+  if (!kernel.template run<false>(shared)) run_carefully(kernel, shared);
+}
+
 }  // namespace ink::cuda

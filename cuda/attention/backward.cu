@@ -21,95 +21,119 @@ namespace {
 template <class T>
 struct BackwardProblem : AttentionProblem<T> {
   using C = compute_t<T>;
-  HeadMatrices<const T> dout;
+  HeadMatrices<const T> dout, out;
   const C* lse;  // (heads, queries)
-  C* delta;      // likewise; QueryGradient, the first, fills it
 };
 
-/// The saved numbers of one query's softmax.
+/// The saved numbers of kOther queries' softmax.
 template <class C>
-struct QueryRow {
-  C lse = 0, delta = 0;
+struct QueryRows {
+  C lse[kOther], delta[kOther];
+
+  /// Those of kRows queries from i0 on; zeros beyond the last. Each block computes the deltas that
+  /// it needs: one product of rows beside the 128 of its tiles.
+  template <int kRows, class T>
+  __device__ void find(const BackwardProblem<T>& problem, int head, int i0) {
+    constexpr int kLanes = kTileThreads / kRows;  // of a row
+    const int row = static_cast<int>(threadIdx.x) / kLanes, i = i0 + row;
+    const Matrix<const T> o = problem.out[head], g = problem.dout[head];
+    const int cols = i < problem.size.queries ? problem.size.dv : 0;
+    const C sum = o.in_packs && g.in_packs ? dot<16 / sizeof(T), kLanes>(o, g, i, cols)
+                                           : dot<1, kLanes>(o, g, i, cols);
+    __syncthreads();  // the memory may still be read
+    if (threadIdx.x % kLanes == 0) {
+      delta[row] = sum;
+      lse[row] =
+          i < problem.size.queries ? problem.lse[int64_t{head} * problem.size.queries + i] : C(0);
+    }
+    __syncthreads();
+  }
+
+ private:
+  // The product of rows i of two matrices, by kLanes threads, N columns at a time.
+  template <int N, int kLanes, class T>
+  __device__ static C dot(const Matrix<const T>& a, const Matrix<const T>& b, int i, int cols) {
+    Pack<C, N> total{};
+    for (int c = static_cast<int>(threadIdx.x) % kLanes * N; c < cols; c += kLanes * N)
+      total = total + load<N>(&a.at(i, c)) * load<N>(&b.at(i, c));
+    return warp_reduce<Plus, kLanes>(sum(total));
+  }
 };
-template <class T>
-__device__ inline QueryRow<compute_t<T>> query_row(const BackwardProblem<T>& problem, int head,
-                                                   int i) {
-  const int64_t queries = problem.size.queries;
-  if (i >= queries) return {};
-  return {problem.lse[head * queries + i], problem.delta[head * queries + i]};
-}
 
 /// s: q_i . k_j, becomes m_ij p_ij; dp: dout_i . v_j, becomes ds_ij.
 template <class T, class C>
-__device__ inline void turn(C& s, C& dp, const Sight<T>& sight, const QueryRow<C>& row, C m, int i,
-                            int j) {
+__device__ inline void turn(C& s, C& dp, const Sight<T>& sight, C lse, C delta, C m, int i, int j) {
   const C score = sight.score(s, i, j);
   const bool sees = score != -infinity<C>();
-  const C p = sees ? simd::exp_nonpositive(score - row.lse) : C(0);
+  const C p = sees ? simd::exp_nonpositive(score - lse) : C(0);
   s = p * m;
-  dp = sees ? p * (m * dp - row.delta) : C(0);
+  dp = sees ? p * (m * dp - delta) : C(0);
 }
 
 /// For a block that owns queries: computes s and dp of its tile and the keys from j0 on, turned.
 template <class T, int kWidth>
 __device__ inline void turn_tile(Square<compute_t<T>>& s, Square<compute_t<T>>& dp,
-                                 Tiles<T, kWidth>& tiles, const BackwardProblem<T>& problem,
-                                 const Sight<T>& sight, int i0, int j0) {
+                                 Tiles<T, kWidth>& tiles, const QueryRows<compute_t<T>>& of_queries,
+                                 const BackwardProblem<T>& problem, const Sight<T>& sight, int i0,
+                                 int j0) {
   using C = compute_t<T>;
   const auto& size = problem.size;
   const int head = sight.head, kv_head = head / size.group;
   const int rows = rows_of_tile(i0, size.queries, kOwn), n = rows_of_tile(j0, size.keys, kOther);
   tiles.dots(s, {problem.q[head], i0, rows}, {problem.k[kv_head], j0, n}, size.d);
   tiles.dots(dp, {problem.dout[head], i0, rows}, {problem.v[kv_head], j0, n}, size.dv);
-  const int i = i0 + own_group() * kSquare, j = other_group() * kSquare;
+  const int own = own_group() * kSquare, i = i0 + own, j = other_group() * kSquare;
   const unsigned kept = sight.kept(i, j0 + j);
 #pragma unroll
   for (int r = 0; r < kSquare; ++r) {
-    const QueryRow<C> row = query_row(problem, head, i + r);
+    const C lse = of_queries.lse[own + r], delta = of_queries.delta[own + r];
 #pragma unroll
     for (int c = 0; c < kSquare; ++c) {
       const C m = kept >> (kSquare * r + c) & 1 ? sight.factor : C(0);
-      turn(s.x[r][c], dp.x[r][c], sight, row, m, i + r, j0 + j + c);
+      turn(s.x[r][c], dp.x[r][c], sight, lse, delta, m, i + r, j0 + j + c);
     }
   }
 }
 
 template <class T, int kWidth>
-struct QueryGradient {
+struct AttentionBackward {
   using C = compute_t<T>;
-  static constexpr int kThreads = kTileThreads, kResident = sizeof(C) == 8 ? 2 : 3;
+  static constexpr int kThreads = kTileThreads, kResident = sizeof(C) * kWidth > 256 ? 2 : 3;
+  using Sums = typename Tiles<T, kWidth>::Sums;
   struct Shared {
     Tiles<T, kWidth> tiles;
+    QueryRows<C> of_queries;
     BlockScratch<int> scratch;
   };
   BackwardProblem<T> problem;
-  HeadMatrices<const T> out;
-  HeadMatrices<T> dq;
-  unsigned tiles;  // of a head's queries
+  HeadMatrices<T> dq, dk, dv;
+  unsigned query_tiles, key_tiles;  // of a head
 
-  __device__ void operator()(Shared& shared) const {
-    if (!run<false>(shared)) run_carefully(shared);
+  // Blocks: tiles of keys, then tiles of queries, the longest causal ones first; slices of columns.
+  __device__ void operator()(Shared& shared) const { run_with_care(*this, shared); }
+  template <bool kCareful>
+  __device__ bool run(Shared& shared) const {
+    const unsigned key_blocks = problem.size.heads / problem.size.group * key_tiles;
+    return blockIdx.x < key_blocks ? keys<kCareful>(shared, blockIdx.x)
+                                   : queries<kCareful>(shared, blockIdx.x - key_blocks);
   }
 
  private:
-  [[gnu::noinline]] __device__ void run_carefully(Shared& shared) const { run<true>(shared); }
-
-  // Returns false if the result is not finite. kCareful: may keys be infinite or NaN?
   template <bool kCareful>
-  __device__ bool run(Shared& shared) const {
+  __device__ bool queries(Shared& shared, unsigned block) const {
     const auto& size = problem.size;
-    const int head = blockIdx.x / tiles;
-    const int i0 = (tiles - 1 - blockIdx.x % tiles) * kOwn, col = blockIdx.y * kWidth;
+    const int head = block / query_tiles;
+    const int i0 = (query_tiles - 1 - block % query_tiles) * kOwn, col = blockIdx.y * kWidth;
+    if (col >= size.d) return true;
     const int rows = rows_of_tile(i0, size.queries, kOwn);
     const Matrix<const T> k = problem.k[head / size.group];
     const Sight<T> sight(problem, head);
     const Span seen = size.keys_of(i0, kOwn, kOther);
-    find_delta(head, i0);
-    __syncthreads();
-    typename Tiles<T, kWidth>::Sums sums;
+    shared.of_queries.template find<kOwn>(problem, head, i0);
+    Sums sums;
     for (int j0 = seen.first; j0 < seen.end; j0 += kOther) {
       Square<C> s, ds;
-      turn_tile(s, ds, shared.tiles, problem, sight, i0, j0);
+      turn_tile(s, ds, shared.tiles, shared.of_queries, problem, sight, i0, j0);
       shared.tiles.put(ds);
       const Rows<T> keys{k, j0, rows_of_tile(j0, seen.end, kOther)};
       const auto sees = [&](int i, int j) { return sight.sees(i0 + i, j0 + j); };
@@ -121,47 +145,10 @@ struct QueryGradient {
     return true;
   }
 
-  // Computes delta of the block's queries. Blocks that share queries write the same numbers.
-  __device__ void find_delta(int head, int i0) const {
-    const Matrix<const T> o = out[head], g = problem.dout[head];
-#pragma unroll
-    for (int r = 0; r < kSquare; ++r) {
-      const int i = i0 + own_group() * kSquare + r;
-      const int cols = i < problem.size.queries ? problem.size.dv : 0;
-      C sum = 0;
-      for (int c = other_group(); c < cols; c += kAlongOther) sum += C(o.at(i, c)) * C(g.at(i, c));
-      sum = along_other<Plus>(sum);
-      if (other_group() == 0 && i < problem.size.queries)
-        problem.delta[int64_t{head} * problem.size.queries + i] = sum;
-    }
-  }
-};
-
-template <class T, int kWidth>
-struct KeyGradient {
-  using C = compute_t<T>;
-  static constexpr int kThreads = kTileThreads, kResident = sizeof(C) * kWidth > 256 ? 2 : 3;
-  using Sums = typename Tiles<T, kWidth>::Sums;
-  struct Shared {
-    Tiles<T, kWidth> tiles;
-    BlockScratch<int> scratch;
-  };
-  BackwardProblem<T> problem;
-  HeadMatrices<T> dk, dv;
-  unsigned tiles;  // of a head's keys
-
-  __device__ void operator()(Shared& shared) const {
-    if (!run<false>(shared)) run_carefully(shared);
-  }
-
- private:
-  [[gnu::noinline]] __device__ void run_carefully(Shared& shared) const { run<true>(shared); }
-
-  // Returns false if the result is not finite. kCareful: may queries be infinite or NaN?
   template <bool kCareful>
-  __device__ bool run(Shared& shared) const {
+  __device__ bool keys(Shared& shared, unsigned block) const {
     const auto& size = problem.size;
-    const int kv_head = blockIdx.x / tiles, j0 = blockIdx.x % tiles * kOwn;
+    const int kv_head = block / key_tiles, j0 = block % key_tiles * kOwn;
     const int col = blockIdx.y * kWidth;
     const int rows = rows_of_tile(j0, size.keys, kOwn);
     const Rows<T> k{problem.k[kv_head], j0, rows}, v{problem.v[kv_head], j0, rows};
@@ -173,10 +160,11 @@ struct KeyGradient {
       for (int i0 = seen.first; i0 < seen.end; i0 += kOther) {
         const int n = rows_of_tile(i0, seen.end, kOther);
         const Rows<T> q{q_head, i0, n}, dout{dout_head, i0, n};
+        shared.of_queries.template find<kOther>(problem, head, i0);
         Square<C> s, dp;
         shared.tiles.dots(s, k, q, size.d);
         shared.tiles.dots(dp, v, dout, size.dv);
-        turn_squares(s, dp, sight, i0, j0);
+        turn_squares(s, dp, shared.of_queries, sight, i0, j0);
         const auto sees = [&](int j, int i) { return sight.sees(i0 + i, j0 + j); };
         shared.tiles.put(s);
         shared.tiles.template add_rows<kCareful>(dv_sums, dout, col, size.dv, sees);
@@ -193,17 +181,17 @@ struct KeyGradient {
   }
 
   // Own rows are keys, the others queries.
-  __device__ void turn_squares(Square<C>& s, Square<C>& dp, const Sight<T>& sight, int i0,
-                               int j0) const {
-    const int i = i0 + other_group() * kSquare, j = j0 + own_group() * kSquare;
+  __device__ static void turn_squares(Square<C>& s, Square<C>& dp, const QueryRows<C>& of_queries,
+                                      const Sight<T>& sight, int i0, int j0) {
+    const int other = other_group() * kSquare, i = i0 + other, j = j0 + own_group() * kSquare;
     const unsigned kept = sight.kept(i, j);
 #pragma unroll
     for (int c = 0; c < kSquare; ++c) {
-      const QueryRow<C> row = query_row(problem, sight.head, i + c);
+      const C lse = of_queries.lse[other + c], delta = of_queries.delta[other + c];
 #pragma unroll
       for (int r = 0; r < kSquare; ++r) {
         const C m = kept >> (kSquare * c + r) & 1 ? sight.factor : C(0);
-        turn(s.x[r][c], dp.x[r][c], sight, row, m, i + c, j + r);
+        turn(s.x[r][c], dp.x[r][c], sight, lse, delta, m, i + c, j + r);
       }
     }
   }
@@ -218,6 +206,7 @@ struct MaskGradient {
   using C = compute_t<T>;
   struct Shared {
     Tiles<T, 64> tiles;
+    QueryRows<C> of_queries;
   };
   BackwardProblem<T> problem;
   HeadMatrices<C> dmask;
@@ -237,10 +226,11 @@ struct MaskGradient {
       const Sight<T> sight(problem, first_head + static_cast<int>(repeated[n]));
       for (int i0 = i_first; i0 < size.queries; i0 += i_step) {
         const Span seen = size.keys_of(i0, kOwn, kOther);
+        shared.of_queries.template find<kOwn>(problem, sight.head, i0);
         for (int j0 = j_first; j0 < seen.end; j0 += j_step) {
           if (j0 < seen.first) continue;
           Square<C> s, ds;
-          turn_tile(s, ds, shared.tiles, problem, sight, i0, j0);
+          turn_tile(s, ds, shared.tiles, shared.of_queries, problem, sight, i0, j0);
 #pragma unroll
           for (int e = 0; e < kSquare * kSquare; ++e)
             sums.x[e / kSquare][e % kSquare] += ds.x[e / kSquare][e % kSquare];
@@ -295,17 +285,16 @@ void run_mask_gradient(Array& dmask, const BackwardProblem<T>& problem, const Sh
 }
 
 template <class T, int kWidth>
-void run_backward(AttentionGradients& d, const Array& out, const BackwardProblem<T>& problem) {
+void run_backward(AttentionGradients& d, const BackwardProblem<T>& problem) {
   const auto& size = problem.size;
-  const auto query_tiles = static_cast<unsigned>(blocks_for(size.queries, kOwn));
-  const auto key_tiles = static_cast<unsigned>(blocks_for(size.keys, kOwn));
+  const int64_t query_tiles = blocks_for(size.queries, kOwn),
+                key_tiles = blocks_for(size.keys, kOwn);
   launch("attention_backward",
-         {int64_t{size.heads} * query_tiles, blocks_for(std::max(size.d, 1), kWidth)},
-         QueryGradient<T, kWidth>{problem, matrices_of<T>(out), matrices_of<T>(d.dq), query_tiles});
-  launch(
-      "attention_backward",
-      {int64_t{size.heads / size.group} * key_tiles, blocks_for(std::max(size.d, size.dv), kWidth)},
-      KeyGradient<T, kWidth>{problem, matrices_of<T>(d.dk), matrices_of<T>(d.dv), key_tiles});
+         {size.heads / size.group * key_tiles + size.heads * query_tiles,
+          blocks_for(std::max(size.d, size.dv), kWidth)},
+         AttentionBackward<T, kWidth>{problem, matrices_of<T>(d.dq), matrices_of<T>(d.dk),
+                                      matrices_of<T>(d.dv), static_cast<unsigned>(query_tiles),
+                                      static_cast<unsigned>(key_tiles)});
 }
 
 }  // namespace
@@ -317,14 +306,12 @@ void attention_backward(AttentionGradients d, const Array& dout, const Array& ou
       suits_attention_mma(in.mask, in.rule, {&d.dq, &d.dk, &d.dv, &dout, &out, &q, &k, &v}))
     return attention_mma_backward(d, dout, out, lse, in);
   for_float("attention_backward", q.dtype(), [&]<class T>(T) {
-    using C = compute_t<T>;
-    Array delta = Array::empty(lse.shape(), lse.dtype(), lse.device());
-    const BackwardProblem<T> problem{AttentionProblem<T>(in), matrices_of<T>(dout), lse.data<C>(),
-                                     delta.mutable_data<C>()};
+    const BackwardProblem<T> problem{AttentionProblem<T>(in), matrices_of<T>(dout),
+                                     matrices_of<T>(out), lse.data<compute_t<T>>()};
     if (!std::is_same_v<T, double> && std::max(q.size(-1), v.size(-1)) > 64) {
-      run_backward<T, std::is_same_v<T, double> ? 64 : 128>(d, out, problem);
+      run_backward<T, std::is_same_v<T, double> ? 64 : 128>(d, problem);
     } else {
-      run_backward<T, 64>(d, out, problem);
+      run_backward<T, 64>(d, problem);
     }
     if (d.dmask.defined()) run_mask_gradient(d.dmask, problem, in.scores_shape());
   });

@@ -59,14 +59,7 @@ struct AttentionForward {
   unsigned tiles;  // of a head's queries
 
   // Blocks: tiles of queries, the longest causal ones of a head first; slices of out's columns.
-  __device__ void operator()(Shared& shared) const {
-    if (!run<false>(shared)) run_carefully(shared);
-  }
-
- private:
-  [[gnu::noinline]] __device__ void run_carefully(Shared& shared) const { run<true>(shared); }
-
-  // Returns false if the result is not finite. kCareful: may values be infinite or NaN?
+  __device__ void operator()(Shared& shared) const { run_with_care(*this, shared); }
   template <bool kCareful>
   __device__ bool run(Shared& shared) const {
     const auto& size = problem.size;
@@ -101,6 +94,7 @@ struct AttentionForward {
     return true;
   }
 
+ private:
   // Turns dot products into scores.
   __device__ static void look(Square<C>& s, const Sight<T>& sight, int i0, int j0) {
     const int i = i0 + own_group() * kSquare, j = other_group() * kSquare;

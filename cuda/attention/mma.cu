@@ -9,56 +9,6 @@ namespace {
 
 constexpr int kTall = 2;
 
-/// The softmax of a lane's rows so far: rows 16 m + 8 h + g of the warp's.
-template <bool kMask>
-struct Softmax {
-  float top[kTall][2], total[kTall][2];  // the largest score; the sum of this lane's weights
-
-  __device__ Softmax() {
-#pragma unroll
-    for (int r = 0; r < 2 * kTall; ++r) {
-      top[r / 2][r % 2] = -infinity<float>();
-      total[r / 2][r % 2] = 0;
-    }
-  }
-  /// Turns scores into weights in place, and rescales sums over earlier keys to the new top.
-  /// c: log2 e, times the scale where scores are not scaled.
-  template <int kWide, int kSums>
-  __device__ void add(WarpSums<kTall, kWide>& s, WarpSums<kTall, kSums>& sums, float c) {
-#pragma unroll
-    for (int r = 0; r < 2 * kTall; ++r) {
-      const int m = r / 2, h = r % 2;
-      float high = top[m][h];
-#pragma unroll
-      for (int n = 0; n < kWide; ++n)
-        high = fmaxf(high, fmaxf(s.x[m][n][2 * h], s.x[m][n][2 * h + 1]));
-      high = fmaxf(high, warp_xor(high, 1));
-      high = fmaxf(high, warp_xor(high, 2));
-      const float base = high == -infinity<float>() ? 0.0f : high;  // -inf - -inf would be NaN
-      const float shrink = weight(top[m][h], base, c);
-      top[m][h] = high;
-      float sum = 0;
-#pragma unroll
-      for (int n = 0; n < kWide; ++n) {
-#pragma unroll
-        for (int e = 2 * h; e < 2 * h + 2; ++e) {
-          s.x[m][n][e] = weight(s.x[m][n][e], base, c);
-          sum += s.x[m][n][e];
-        }
-      }
-      total[m][h] = total[m][h] * shrink + sum;
-#pragma unroll
-      for (int n = 0; n < kSums; ++n) {
-        sums.x[m][n][2 * h] *= shrink;
-        sums.x[m][n][2 * h + 1] *= shrink;
-      }
-    }
-  }
-  __device__ static float weight(float score, float base, float c) {
-    return exp2_fast(kMask ? c * (score - base) : c * score - c * base);
-  }
-};
-
 template <int kHead, bool kMask, bool kDrop>
 struct MmaForward {
   static constexpr int kThreads = 128, kResident = 2, kRows = 16 * kTall,
@@ -84,14 +34,7 @@ struct MmaForward {
     uint64_t key;  // of dropout
   };
 
-  __device__ void operator()(Shared& shared) const {
-    if (!run<false>(shared)) run_carefully(shared);
-  }
-
- private:
-  [[gnu::noinline]] __device__ void run_carefully(Shared& shared) const { run<true>(shared); }
-
-  // Returns false if the result is not finite. kCareful: may values be infinite or NaN?
+  __device__ void operator()(Shared& shared) const { run_with_care(*this, shared); }
   template <bool kCareful>
   __device__ bool run(Shared& shared) const {
     const auto& size = problem.size;
@@ -118,6 +61,7 @@ struct MmaForward {
     }
   }
 
+ private:
   __device__ void start_keys(Shared& shared, const Work& work, int j0, int buffer) const {
     start_rows<kKeys, kHead, kThreads>(shared.k[buffer], work.k, j0, work.keys.end, problem.size.d);
     start_rows<kKeys, kHead, kThreads>(shared.v[buffer], work.v, j0, work.keys.end,
@@ -131,7 +75,7 @@ struct MmaForward {
     const int first = work.i0 + work.row0;  // the warp's rows are [first, first + kRows)
     const Span seen = size.keys_of(first, kRows, kKeys);
     const float c = kMask ? kLog2e : problem.scale * kLog2e;
-    Softmax<kMask> softmax;
+    WarpSoftmax<kTall, kMask> softmax;
     Sums sums;
     for (int j0 = work.keys.first, buffer = 0; j0 < work.keys.end; j0 += kKeys, buffer ^= 1) {
       if (j0 + kKeys < work.keys.end) start_keys(shared, work, j0 + kKeys, buffer ^ 1);
@@ -143,7 +87,9 @@ struct MmaForward {
         } else if (!size.all_see(first, kRows, j0, kKeys)) {
           hide_keys(s, -infinity<float>(), size, first, j0);
         }
-        softmax.add(s, sums, c);
+        float shrink[kTall][2];
+        softmax.add(s, shrink, c);
+        sums.scale(shrink);
         if constexpr (kDrop) drop(s, work, first, j0);
         const auto sees = [&](int i, int j) {
           return problem.sees(work.mask_start, first + i, j0 + j);
@@ -170,23 +116,14 @@ struct MmaForward {
     }
   }
 
-  __device__ void finish(Shared& shared, const Work& work, Softmax<kMask>& softmax,
+  __device__ void finish(Shared& shared, const Work& work, WarpSoftmax<kTall, kMask>& softmax,
                          Sums& sums) const {
     const auto& size = problem.size;
     const int first = work.i0 + work.row0;
-    const float kept = kDrop ? static_cast<float>(problem.dropout.kept) : 1.0f;
     float factor[kTall][2];
-#pragma unroll
-    for (int r = 0; r < 2 * kTall; ++r) {
-      float& total = softmax.total[r / 2][r % 2];
-      total += warp_xor(total, 1);
-      total += warp_xor(total, 2);
-      factor[r / 2][r % 2] = total == 0 ? 0 : kept / total;  // 0: it saw nothing
-      const int i = first + 8 * r + lane_id() / 4;
-      if (lane_id() % 4 == 0 && i < size.queries)
-        lse[int64_t{work.head} * size.queries + i] =
-            (kMask ? 1 : problem.scale) * softmax.top[r / 2][r % 2] + simd::log(total);
-    }
+    softmax.finish(factor, kDrop ? static_cast<float>(problem.dropout.kept) : 1.0f,
+                   lse + int64_t{work.head} * size.queries, first, size.queries,
+                   kMask ? 1 : problem.scale);
     store_rows<kHead>(out[work.head], first, size.queries, size.dv, shared.q, work.row0, sums,
                       [&](int m, int h) { return factor[m][h]; });
   }

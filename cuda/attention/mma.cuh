@@ -96,6 +96,73 @@ struct WarpSums {
     for (int e = 0; e < 4 * kTall * kWide; ++e) zero += 0 * x[e / 4 / kWide][e / 4 % kWide][e % 4];
     return zero == 0;
   }
+  /// Multiplies row 16 m + 8 h + g by by[m][h].
+  __device__ void scale(const float (&by)[kTall][2]) {
+#pragma unroll
+    for (int e = 0; e < 4 * kTall * kWide; ++e)
+      x[e / 4 / kWide][e / 4 % kWide][e % 4] *= by[e / 4 / kWide][e % 4 / 2];
+  }
+};
+
+/// The softmax of a lane's rows so far: rows 16 m + 8 h + g of the warp's.
+template <int kTall, bool kMask>
+struct WarpSoftmax {
+  float top[kTall][2], total[kTall][2];  // the largest score; the sum of this lane's weights
+
+  __device__ WarpSoftmax() {
+#pragma unroll
+    for (int r = 0; r < 2 * kTall; ++r) {
+      top[r / 2][r % 2] = -infinity<float>();
+      total[r / 2][r % 2] = 0;
+    }
+  }
+  /// Turns scores into weights in place. shrink: the factors of sums over earlier keys. c: log2 e,
+  /// times the scale where scores are not scaled.
+  template <int kWide>
+  __device__ void add(WarpSums<kTall, kWide>& s, float (&shrink)[kTall][2], float c) {
+#pragma unroll
+    for (int r = 0; r < 2 * kTall; ++r) {
+      const int m = r / 2, h = r % 2;
+      float high = top[m][h];
+#pragma unroll
+      for (int n = 0; n < kWide; ++n)
+        high = fmaxf(high, fmaxf(s.x[m][n][2 * h], s.x[m][n][2 * h + 1]));
+      high = fmaxf(high, warp_xor(high, 1));
+      high = fmaxf(high, warp_xor(high, 2));
+      const float base = high == -infinity<float>() ? 0.0f : high;  // -inf - -inf would be NaN
+      shrink[m][h] = weight(top[m][h], base, c);
+      top[m][h] = high;
+      float sum = 0;
+#pragma unroll
+      for (int n = 0; n < kWide; ++n) {
+#pragma unroll
+        for (int e = 2 * h; e < 2 * h + 2; ++e) {
+          s.x[m][n][e] = weight(s.x[m][n][e], base, c);
+          sum += s.x[m][n][e];
+        }
+      }
+      total[m][h] = total[m][h] * shrink[m][h] + sum;
+    }
+  }
+  /// factor: what makes results of sums; kept: the factor of weights that are not dropped. Writes
+  /// the logarithms of the sums of rows `first` to `end` - 1 to lse. scale: of the scores.
+  __device__ void finish(float (&factor)[kTall][2], float kept, float* lse, int first, int end,
+                         float scale) {
+#pragma unroll
+    for (int r = 0; r < 2 * kTall; ++r) {
+      float& sum = total[r / 2][r % 2];
+      sum += warp_xor(sum, 1);
+      sum += warp_xor(sum, 2);
+      factor[r / 2][r % 2] = sum == 0 ? 0 : kept / sum;  // 0: it saw nothing
+      const int i = first + 8 * r + lane_id() / 4;
+      if (lane_id() % 4 == 0 && i < end) lse[i] = scale * top[r / 2][r % 2] + simd::log(sum);
+    }
+  }
+
+ private:
+  __device__ static float weight(float score, float base, float c) {
+    return exp2_fast(kMask ? c * (score - base) : c * score - c * base);
+  }
 };
 
 /// kTall x 16 rows of a warp, kDeep x 16 columns: the first operand of products, held in registers.

@@ -39,14 +39,7 @@ struct MmaQueryGradient {
     uint64_t key;  // of dropout
   };
 
-  __device__ void operator()(Shared& shared) const {
-    if (!run<false>(shared)) run_carefully(shared);
-  }
-
- private:
-  [[gnu::noinline]] __device__ void run_carefully(Shared& shared) const { run<true>(shared); }
-
-  // Returns false if the result is not finite. kCareful: may keys be infinite or NaN?
+  __device__ void operator()(Shared& shared) const { run_with_care(*this, shared); }
   template <bool kCareful>
   __device__ bool run(Shared& shared) const {
     const auto& size = problem.size;
@@ -77,6 +70,7 @@ struct MmaQueryGradient {
     return true;
   }
 
+ private:
   __device__ void start_keys(Shared& shared, const Matrix<const bfloat16>& k,
                              const Matrix<const bfloat16>& v, int j0, int end, int buffer) const {
     start_rows<kTile, kHead, kThreads>(shared.k[buffer], k, j0, end, problem.size.d);
@@ -159,14 +153,7 @@ struct MmaKeyGradient {
     uint64_t key;  // of dropout
   };
 
-  __device__ void operator()(Shared& shared) const {
-    if (!run<false>(shared)) run_carefully(shared);
-  }
-
- private:
-  [[gnu::noinline]] __device__ void run_carefully(Shared& shared) const { run<true>(shared); }
-
-  // Returns false if the result is not finite. kCareful: may queries be infinite or NaN?
+  __device__ void operator()(Shared& shared) const { run_with_care(*this, shared); }
   template <bool kCareful>
   __device__ bool run(Shared& shared) const {
     const auto& size = problem.size;
@@ -206,6 +193,7 @@ struct MmaKeyGradient {
     return true;
   }
 
+ private:
   __device__ Rows load_rows(Tiles& to, int head, int j0, int row0) const {
     const auto& size = problem.size;
     start_rows<kTile, kHead, kThreads>(to.q, problem.k[head], j0, size.keys, size.d);

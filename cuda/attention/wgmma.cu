@@ -10,44 +10,13 @@
 namespace ink::cuda {
 namespace {
 
-/// The softmax of a lane's rows g and g + 8 so far.
-struct Softmax {
-  float top[2] = {-infinity<float>(), -infinity<float>()};
-  float total[2] = {0, 0};  // of this lane's weights
-
-  /// Turns scores into weights in place. shrink: the factor of sums over earlier keys.
-  template <int kWide>
-  __device__ void add(float (&s)[kWide][4], float (&shrink)[2], float c) {
-#pragma unroll
-    for (int h = 0; h < 2; ++h) {
-      float high = top[h];
-#pragma unroll
-      for (int n = 0; n < kWide; ++n) high = fmaxf(high, fmaxf(s[n][2 * h], s[n][2 * h + 1]));
-      high = fmaxf(high, warp_xor(high, 1));
-      high = fmaxf(high, warp_xor(high, 2));
-      const float base = high == -infinity<float>() ? 0.0f : high * c;  // -inf + inf would be NaN
-      shrink[h] = exp2_fast(top[h] * c - base);
-      top[h] = high;
-      float sum = 0;
-#pragma unroll
-      for (int n = 0; n < kWide; ++n) {
-#pragma unroll
-        for (int e = 2 * h; e < 2 * h + 2; ++e) {
-          s[n][e] = exp2_fast(s[n][e] * c - base);
-          sum += s[n][e];
-        }
-      }
-      total[h] = total[h] * shrink[h] + sum;
-    }
-  }
-};
-
 template <int kHead, bool kDrop>
 struct WgmmaForward {
   static constexpr int kThreads = kSpecialised, kResident = 1;
   static constexpr int kQueries = 64 * kConsumers, kKeys = 128, kWide = kKeys / 8,
                        kStages = kHead <= 64 ? 3 : 2;
   using Sums = WarpSums<1, kHead / 8>;
+  using Softmax = WarpSoftmax<1, false>;
   struct Shared {
     PanelTile<kQueries, kHead> q;
     PanelTile<kKeys, kHead> k[kStages], v[kStages];
@@ -101,7 +70,7 @@ struct WgmmaForward {
                        Softmax& softmax, Sums& sums) const {
     const float c = problem.scale * kLog2e;
     WarpSums<1, kWide> s;
-    float shrink[2];
+    float shrink[1][2];
     key.wait_full(shared.keys);
     await_turn(turn);
     before_products();
@@ -130,7 +99,7 @@ struct WgmmaForward {
       wait_for_products<0>();
       settle(sums.x[0]);
       value.release(shared.values);
-      scale(sums, shrink);
+      sums.scale(shrink);
       p = operand_of(s);
     }
     value.wait_full(shared.values);
@@ -144,10 +113,10 @@ struct WgmmaForward {
 
   // Turns the products of keys from j0 on into weights.
   __device__ void weigh(WarpSums<1, kWide>& s, int head, int first, int j0, float c,
-                        Softmax& softmax, float (&shrink)[2]) const {
+                        Softmax& softmax, float (&shrink)[1][2]) const {
     if (!problem.size.all_see(first, 16, j0, kKeys))
       hide_keys(s, -infinity<float>(), problem.size, first, j0);
-    softmax.add(s.x[0], shrink, c);
+    softmax.add(s, shrink, c);
     if constexpr (kDrop) {
       const uint64_t key = problem.dropout.key();
 #pragma unroll
@@ -160,31 +129,15 @@ struct WgmmaForward {
       }
     }
   }
-  __device__ static void scale(Sums& sums, const float (&by)[2]) {
-#pragma unroll
-    for (int n = 0; n < kHead / 8; ++n) {
-#pragma unroll
-      for (int e = 0; e < 4; ++e) sums.x[0][n][e] *= by[e / 2];
-    }
-  }
 
   __device__ void finish(Shared& shared, int head, int first, int row0, Softmax& softmax,
                          Sums& sums) const {
     const auto& size = problem.size;
-    const float kept = kDrop ? static_cast<float>(problem.dropout.kept) : 1.0f;
-    float factor[2];
-#pragma unroll
-    for (int h = 0; h < 2; ++h) {
-      float& total = softmax.total[h];
-      total += warp_xor(total, 1);
-      total += warp_xor(total, 2);
-      factor[h] = total == 0 ? 0 : kept / total;  // 0: it saw nothing
-      const int i = first + 8 * h + lane_id() / 4;
-      if (lane_id() % 4 == 0 && i < size.queries)
-        lse[int64_t{head} * size.queries + i] = problem.scale * softmax.top[h] + simd::log(total);
-    }
+    float factor[1][2];
+    softmax.finish(factor, kDrop ? static_cast<float>(problem.dropout.kept) : 1.0f,
+                   lse + int64_t{head} * size.queries, first, size.queries, problem.scale);
     store_rows<kHead>(out[head], first, size.queries, size.dv, shared.out, row0, sums,
-                      [&](int, int h) { return factor[h]; });
+                      [&](int, int h) { return factor[0][h]; });
   }
 };
 
