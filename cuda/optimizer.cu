@@ -25,6 +25,7 @@ struct FinishNorm {
   double *grad_norm, *clip;
   bool* finite;
   int64_t* skipped;
+  float* loss_sum;  // or null
 
   __device__ double loss_at(int64_t i) const {
     if (loss_dtype == f64) return static_cast<const double*>(loss)[i];
@@ -37,9 +38,13 @@ struct FinishNorm {
       if (threadIdx.x == 0) totals[launch] = total;
       return;
     }
-    double of_loss = 0;
-    for (int64_t i = threadIdx.x; i < loss_size; i += kThreads) of_loss += loss_at(i) * loss_at(i);
+    double of_loss = 0, losses = 0;
+    for (int64_t i = threadIdx.x; i < loss_size; i += kThreads) {
+      of_loss += loss_at(i) * loss_at(i);
+      losses += loss_at(i);
+    }
     of_loss = block_sum<kThreads>(of_loss, scratch);
+    losses = block_sum<kThreads>(losses, scratch);
     if (threadIdx.x > 0) return;
     for (int i = 0; i < launch; ++i) total += totals[i];
     const double norm = std::sqrt(total);
@@ -50,6 +55,7 @@ struct FinishNorm {
     *finite = good;
     skipped[0] += good ? 0 : 1;
     skipped[1] = good ? 0 : skipped[1] + 1;
+    if (good && loss_sum != nullptr) *loss_sum += static_cast<float>(losses);
   }
 };
 
@@ -101,29 +107,29 @@ void for_each_float(const F& f) {
 
 // ---- updates
 
-// Counts the update of each parameter of a table, and computes the factors of all its elements.
-struct AdamWFactors {
-  double keep, size, root2;  // 1 - lr decay, lr / correction 1, 1 / sqrt(correction 2)
-};
+// What the updates of a table share. The last block counts them, after all blocks have read the
+// counts.
 template <class Table>
-struct CountUpdates {
-  static constexpr int kThreads = 128;
+struct Updates {
   Table table;
   const bool* finite;
+  const double *clip, *lr, *lr_scale, *decay;
   int64_t* counts;
-  const double *lr, *lr_scale, *decay;
-  double beta1, beta2;
-  AdamWFactors* factors;  // by parameter; null: not wanted
+  unsigned* arrived = block_counts();
 
-  __device__ void operator()() const {
-    const auto i = static_cast<int>(global_thread());
-    if (i >= table.count || !*finite) return;
-    const int parameter = table.items[i].index;
-    const auto t = static_cast<double>(++counts[parameter]);
-    if (factors == nullptr) return;
-    const double rate = *lr * lr_scale[parameter];
-    factors[parameter] = {1 - rate * decay[parameter], rate / (1 - std::pow(beta1, t)),
-                          1 / std::sqrt(1 - std::pow(beta2, t))};
+  Updates(const Table& tensors, ParameterLists& p, const OptimizerStep& step)
+      : table(tensors),
+        finite(step.finite.data<bool>()),
+        clip(step.clip.data<double>()),
+        lr(step.lr.data<double>()),
+        lr_scale(p.lr_scale.data<double>()),
+        decay(p.decay.data<double>()),
+        counts(p.counts.mutable_data<int64_t>()) {}
+  __device__ double rate(int parameter) const { return *lr * lr_scale[parameter]; }
+  __device__ void count(bool& last) const {
+    if (!is_last_block(arrived, gridDim.x, last)) return;
+    for (int i = static_cast<int>(threadIdx.x); i < table.count; i += Table::kThreads)
+      ++counts[table.items[i].index];
   }
 };
 
@@ -131,21 +137,24 @@ template <class T, class Table>
 struct AdamW {
   static constexpr int kThreads = Table::kThreads;
   using C = compute_t<T>;
-  Table table;  // p, m, v, gradient
-  const bool* finite;
-  const double* clip;
-  const AdamWFactors* factors;
+  struct Shared {
+    C keep, size, root2;  // 1 - lr decay, lr / correction 1, 1 / sqrt(correction 2)
+    bool last;
+  };
+  Updates<Table> all;  // p, m, v, gradient
+  double beta1, beta2;
   C new1, old2, new2, eps;
 
-  __device__ void operator()() const {
-    if (!*finite) return;
-    const auto& item = table.item();
-    const AdamWFactors of = factors[item.index];
-    const auto scale = static_cast<C>(*clip), keep = static_cast<C>(of.keep);
-    const auto size = static_cast<C>(of.size), root2 = static_cast<C>(of.root2);
+  __device__ void operator()(Shared& shared) const {
+    if (!*all.finite) return;
+    const auto& item = all.table.item();
+    if (threadIdx.x < 2) find_factors(shared, item.index);
+    __syncthreads();
+    const C scale = static_cast<C>(*all.clip), keep = shared.keep, size = shared.size,
+            root2 = shared.root2;
     T *p = item.lists[0], *m = item.lists[1], *v = item.lists[2];
     const T* g = item.lists[3];
-    table.each(item, [&]<int N>(std::integral_constant<int, N>, int64_t at) {
+    all.table.each(item, [&]<int N>(std::integral_constant<int, N>, int64_t at) {
       const auto value = load<N>(p + at), m_old = load<N>(m + at), v_old = load<N>(v + at);
       const auto gradient = zip([=](C d) { return d * scale; }, load<N>(g + at));
       const auto m_new = zip([&](C a, C d) { return a + new1 * (d - a); }, m_old, gradient);
@@ -159,6 +168,18 @@ struct AdamW {
       store(m + at, m_new);
       store(v + at, v_new);
     });
+    all.count(shared.last);
+  }
+  // Of the first two threads, each computes a power.
+  __device__ void find_factors(Shared& to, int parameter) const {
+    const auto t = static_cast<double>(all.counts[parameter] + 1), rate = all.rate(parameter);
+    const double correction = 1 - std::pow(threadIdx.x == 0 ? beta1 : beta2, t);
+    if (threadIdx.x == 0) {
+      to.keep = static_cast<C>(1 - rate * all.decay[parameter]);
+      to.size = static_cast<C>(rate / correction);
+    } else {
+      to.root2 = static_cast<C>(1 / std::sqrt(correction));
+    }
   }
 };
 
@@ -166,20 +187,21 @@ template <class T, class Table>
 struct Sgd {
   static constexpr int kThreads = Table::kThreads;
   using C = compute_t<T>;
-  Table table;  // p, momentum buffer or null, gradient
-  const bool* finite;
-  const double *clip, *lr, *lr_scale, *decay;
+  struct Shared {
+    bool last;
+  };
+  Updates<Table> all;  // p, momentum buffer or null, gradient
   C mu;
   bool nesterov;
 
-  __device__ void operator()() const {
-    if (!*finite) return;
-    const auto& item = table.item();
-    const auto scale = static_cast<C>(*clip), shrink = static_cast<C>(decay[item.index]);
-    const auto rate = static_cast<C>(*lr * lr_scale[item.index]);
+  __device__ void operator()(Shared& shared) const {
+    if (!*all.finite) return;
+    const auto& item = all.table.item();
+    const auto scale = static_cast<C>(*all.clip), shrink = static_cast<C>(all.decay[item.index]);
+    const auto rate = static_cast<C>(all.rate(item.index));
     T *p = item.lists[0], *b = item.lists[1];
     const T* g = item.lists[2];
-    table.each(item, [&]<int N>(std::integral_constant<int, N>, int64_t at) {
+    all.table.each(item, [&]<int N>(std::integral_constant<int, N>, int64_t at) {
       const auto value = load<N>(p + at);
       auto change = zip([=](C d, C w) { return d * scale + shrink * w; }, load<N>(g + at), value);
       if (b != nullptr) {
@@ -191,6 +213,7 @@ struct Sgd {
       store(p + at, updated);
       if (item.rounded) store(item.rounded + at, updated);
     });
+    all.count(shared.last);
   }
 };
 
@@ -214,7 +237,8 @@ void gradient_norm(OptimizerStep step, const Arrays& grads, const Array& loss, d
                     step.grad_norm.mutable_data<double>(),
                     step.clip.mutable_data<double>(),
                     step.finite.mutable_data<bool>(),
-                    step.skipped.mutable_data<int64_t>()};
+                    step.skipped.mutable_data<int64_t>(),
+                    step.loss_sum.defined() ? step.loss_sum.mutable_data<float>() : nullptr};
   if (loss.defined()) {
     finish.loss = for_any(loss.dtype(), [&]<class L>(L) -> const void* { return loss.data<L>(); });
     finish.loss_dtype = loss.dtype();
@@ -241,9 +265,6 @@ void gradient_norm(OptimizerStep step, const Arrays& grads, const Array& loss, d
 
 void adamw(ParameterLists& p, Arrays& m, Arrays& v, const OptimizerStep& step, double beta1,
            double beta2, double eps) {
-  Array factors = Array::empty(Shape{std::ssize(p.values), 3}, step.lr.dtype(), step.lr.device());
-  auto* by_parameter = reinterpret_cast<AdamWFactors*>(factors.mutable_data<double>());
-  const bool* finite = step.finite.data<bool>();
   for_each_float([&]<class T>(T) {
     using C = compute_t<T>;
     const auto addresses = [&](size_t i) {
@@ -251,23 +272,16 @@ void adamw(ParameterLists& p, Arrays& m, Arrays& v, const OptimizerStep& step, d
                         v[i].mutable_data<T>(), const_cast<T*>(p.grads[i].data<T>())};
     };
     for_tables<T, 4>(p.grads, p.rounded, addresses, [&]<class Table>(const Table& table) {
-      launch("adamw", blocks_for(table.count, 128),
-             CountUpdates<Table>{table, finite, p.counts.mutable_data<int64_t>(),
-                                 step.lr.data<double>(), p.lr_scale.data<double>(),
-                                 p.decay.data<double>(), beta1, beta2, by_parameter});
-      launch("adamw", table.chunks,
-             AdamW<T, Table>{table, finite, step.clip.data<double>(), by_parameter,
-                             static_cast<C>(1 - beta1), static_cast<C>(beta2),
-                             static_cast<C>(1 - beta2), static_cast<C>(eps)});
+      launch(
+          "adamw", table.chunks,
+          AdamW<T, Table>{Updates(table, p, step), beta1, beta2, static_cast<C>(1 - beta1),
+                          static_cast<C>(beta2), static_cast<C>(1 - beta2), static_cast<C>(eps)});
     });
   });
 }
 
 void sgd(ParameterLists& p, Arrays& buffers, const OptimizerStep& step, double momentum,
          bool nesterov) {
-  const bool* finite = step.finite.data<bool>();
-  const double *lr = step.lr.data<double>(), *scales = p.lr_scale.data<double>();
-  const double *decays = p.decay.data<double>(), *clip = step.clip.data<double>();
   for_each_float([&]<class T>(T) {
     const auto addresses = [&](size_t i) {
       return std::array{p.values[i].mutable_data<T>(),
@@ -275,12 +289,8 @@ void sgd(ParameterLists& p, Arrays& buffers, const OptimizerStep& step, double m
                         const_cast<T*>(p.grads[i].data<T>())};
     };
     for_tables<T, 3>(p.grads, p.rounded, addresses, [&]<class Table>(const Table& table) {
-      launch("sgd", blocks_for(table.count, 128),
-             CountUpdates<Table>{table, finite, p.counts.mutable_data<int64_t>(), lr, scales,
-                                 decays, 0, 0, nullptr});
       launch("sgd", table.chunks,
-             Sgd<T, Table>{table, finite, clip, lr, scales, decays,
-                           static_cast<compute_t<T>>(momentum), nesterov});
+             Sgd<T, Table>{Updates(table, p, step), static_cast<compute_t<T>>(momentum), nesterov});
     });
   });
 }

@@ -25,7 +25,8 @@ OptimizerStatus fresh_status(Device device) {
           .grad_norm = zeros({}, {f64, device}),
           .clip = ones({}, {f64, device}),
           .finite = ones({}, {boolean, device}),
-          .skipped = zeros({2}, {i64, device})};
+          .skipped = zeros({2}, {i64, device}),
+          .loss_sum = zeros({}, {f32, device})};
 }
 
 void check_numbers(const std::string& op,
@@ -143,8 +144,8 @@ Arrays& Optimizer::add_moments(const std::string& kind, HasMoment has) {
 }
 
 OptimizerStep Optimizer::step_arrays() const {
-  const auto& [lr, grad_norm, clip, finite, skipped] = status_;
-  return {lr, grad_norm, clip, finite, skipped};
+  const auto& [lr, grad_norm, clip, finite, skipped, loss_sum] = status_;
+  return {lr, grad_norm, clip, finite, skipped, loss_sum};
 }
 
 // Checks all gradients before anything changes.

@@ -159,8 +159,6 @@ Trainer::Trainer(const TrainConfig& config, const std::optional<SavedRun>& saved
   if (config_.shard_optimizer && processes().size() > 1) make_shards();
   check_own_memory();
   optimizer_ = optimizer_of(shards_ ? shards_->own() : model_->named_parameters());
-  loss_sum_ = zeros({});
-  zero_ = zeros({});
   if (saved) resume(*saved);
   skipped_before_ = skipped().total;
   if (config_.ema > 0)
@@ -473,7 +471,6 @@ void Trainer::forward_backward_update() {
   if (shards_) shards_->share_values();
   if (averaging_) averaging_->update(optimizer_->status().finite);
   clear_gradients();
-  loss_sum_.add_(where(optimizer_->status().finite, step_loss, zero_));
 }
 
 void Trainer::clear_gradients() {
@@ -507,7 +504,8 @@ Progress Trainer::progress() {
   const OptimizerStatus& status = optimizer_->status();
   const int64_t skipped = this->skipped().total,
                 counted = tried_since_ - (skipped - std::exchange(skipped_before_, skipped));
-  Progress result{.loss = counted > 0 ? loss_sum_.item() / static_cast<double>(counted) : NAN,
+  Tensor losses = status.loss_sum;
+  Progress result{.loss = counted > 0 ? losses.item() / static_cast<double>(counted) : NAN,
                   .best_possible = {},
                   .lr = status.lr.item(),
                   .grad_norm = status.grad_norm.item(),
@@ -516,7 +514,7 @@ Progress Trainer::progress() {
                             config_.batch_size * config_.block_size};
   if (best_possible_known_ && counted > 0)
     result.best_possible = best_possible_sum_ / static_cast<double>(tried_since_);
-  loss_sum_.zero_();
+  losses.zero_();
   best_possible_sum_ = 0;
   steps_since_ = tried_since_ = 0;
   return result;

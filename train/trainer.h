@@ -196,7 +196,6 @@ class Trainer {
   std::vector<std::string> unwritten_;
   std::map<std::string, std::string> known_;  // checksums of checkpoints that a save may replace
   // since the last progress()
-  Tensor loss_sum_, zero_;  // f32 (); zero_ is 0, which a recorded step reads
   double best_possible_sum_ = 0;
   int64_t steps_since_ = 0, tried_since_ = 0, skipped_before_ = 0;  // tried: they had targets
   // of the batches that were loaded last

@@ -133,6 +133,13 @@ void gradient_norm(OptimizerStep step, const Arrays& grads, const Array& loss, d
   *step.grad_norm.mutable_data<double>() = norm;
   *step.clip.mutable_data<double>() = max_norm > 0 ? std::min(1.0, max_norm / (norm + 1e-6)) : 1.0;
   *step.finite.mutable_data<bool>() = finite;
+  if (!finite || !loss.defined() || !step.loss_sum.defined()) return;
+  for_float("gradient_norm", loss.dtype(), [&]<class T>(T) {
+    double sum = 0;
+    for (int64_t i = 0; i < loss.numel(); ++i)
+      sum += static_cast<double>(static_cast<compute_t<T>>(loss.data<T>()[i]));
+    *step.loss_sum.mutable_data<float>() += static_cast<float>(sum);
+  });
 }
 
 void adamw(ParameterLists& p, Arrays& m, Arrays& v, const OptimizerStep& step, double beta1,

@@ -14,8 +14,9 @@ struct OptimizerStep {
   Array clip;       ///< f64 (): the factor that clips gradients; 1 when they need not be clipped
   Array finite;     ///< bool (): are the loss and all gradients finite? If not, the step is skipped
   Array skipped;    ///< i64 (2): how many steps were skipped, in all and since the last good one
+  Array loss_sum = {};  ///< f32 (), or undefined: the losses of steps that were not skipped, added
 
-  auto arrays() const { return std::tie(lr, grad_norm, clip, finite, skipped); }
+  auto arrays() const { return std::tie(lr, grad_norm, clip, finite, skipped, loss_sum); }
 };
 
 /// Parameters and what belongs to each, as lists of one length. Parameters without a gradient do

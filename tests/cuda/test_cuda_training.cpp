@@ -270,8 +270,8 @@ struct Twins {
   }
   void expect_equal(double tolerance) const {
     const OptimizerStatus &a = gpu.optimizer->status(), &b = cpu.optimizer->status();
-    expect_close({a.grad_norm, a.clip, a.skipped}, {b.grad_norm, b.clip, b.skipped}, tolerance,
-                 "status");
+    expect_close({a.grad_norm, a.clip, a.skipped, a.loss_sum},
+                 {b.grad_norm, b.clip, b.skipped, b.loss_sum}, tolerance, "status");
     EXPECT_EQ(a.finite.item(), b.finite.item());
     const NamedTensors state = gpu.optimizer->state(), expected = cpu.optimizer->state();
     for (size_t i = 0; i < state.size(); ++i)

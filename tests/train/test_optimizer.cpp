@@ -338,6 +338,8 @@ TEST(Optimizer, SkipsWhatIsNotFinite) {
     EXPECT_TRUE(optimizer->status().finite.item<bool>());
     EXPECT_EQ(optimizer->status().skipped.tolist<int64_t>(), (std::vector<int64_t>{6, 0}));
     EXPECT_NE(problem.values(), before);
+    optimizer->step(full({3}, 0.5));
+    EXPECT_EQ(optimizer->status().loss_sum.item(), 1 + 1 + 1.5) << "of the three good steps";
   }
 }
 
