@@ -94,10 +94,13 @@ struct Scatter {
   __device__ C sorted(const Line& l, int64_t i) const {
     return static_cast<C>(l.source[l.positions[i * next_position] * next_source]);
   }
+  __device__ C join(C before, C value) const {
+    return adds ? static_cast<C>(before + value) : value;
+  }
   __device__ void put(const Line& l, int64_t id, C value) const {
     if (!in_range(id)) return;
     T& place = l.y[id * step];
-    place = static_cast<T>(adds ? static_cast<C>(place) + value : value);
+    place = static_cast<T>(join(static_cast<C>(place), value));
   }
 };
 
@@ -173,27 +176,9 @@ struct ScatterInPlace {
   }
 };
 
-// The ids are sorted, so equal ids form a run, in their order. A thread takes one, and writes if it
-// is the last of its run.
-template <class T>
-struct ScatterLast {
-  static constexpr int kThreads = 256;
-  Scatter<T> all;
-  Divider<uint64_t> lines;
-
-  __device__ void operator()() const {
-    const int64_t unit = global_thread();
-    const auto i = static_cast<int64_t>(lines.quotient(unit));
-    if (i >= all.count) return;
-    const auto line = all.line(unit - i * all.line_count);
-    const int64_t id = all.id(line, i);
-    if (i + 1 == all.count || all.id(line, i + 1) != id) all.put(line, id, all.sorted(line, i));
-  }
-};
-
-// The ids are sorted, so equal ids form a run. A thread takes a chunk of a line and adds up its
-// runs. The sum of a run that reaches beyond the chunk is kept for the thread in whose chunk the
-// run begins.
+// The ids are sorted, so equal ids form a run, in their order. A thread takes a chunk of a line and
+// adds up its runs. The sum of a run that reaches beyond the chunk is kept for the thread in whose
+// chunk the run begins. Without sums, the last element of a run takes the place of its sum.
 constexpr int kChunk = 32;
 
 template <class T>
@@ -225,7 +210,7 @@ struct ScatterChunks {
     bool began_before = goes_on(line, begin);
     C sum = 0;
     for (int64_t i = begin; i < end; ++i) {
-      sum = static_cast<C>(sum + all.sorted(line, i));
+      sum = all.join(sum, all.sorted(line, i));
       if (i + 1 < end && goes_on(line, i + 1)) continue;
       if (began_before) {
         heads[unit] = sum;
@@ -249,7 +234,7 @@ struct ScatterChunks {
     C sum = tails[unit];
     int64_t next = chunk + 1;
     do {
-      sum = static_cast<C>(sum + heads[unit + (next - chunk) * all.line_count]);
+      sum = all.join(sum, heads[unit + (next - chunk) * all.line_count]);
       ++next;
     } while (goes_on(line, next * kChunk) && all.id(line, next * kChunk) == id);
     all.put(line, id, sum);
@@ -284,10 +269,6 @@ template <class T>
 void scatter_sorted(const Scatter<T>& all, Device device) {
   using C = typename Scatter<T>::C;
   const Divider<uint64_t> lines(all.line_count);
-  if (!all.adds) {
-    const ScatterLast<T> last{all, lines};
-    return launch("scatter", blocks_for(all.count * all.line_count, last.kThreads), last);
-  }
   const int64_t chunks = blocks_for(all.count, 1, kChunk), units = chunks * all.line_count;
   const auto [memory, parts] = detail::scratch<C>(chunks > 1 ? 2 * units : 0, device);
   ScatterChunks<T> kernel{all, parts, parts + units, chunks, lines, false};
