@@ -1,7 +1,7 @@
 // Attention of few queries to many keys (the formula: forward.cu), as when a model writes text
 // token by token. The time goes into reading keys and values once, and a block for each head would
-// leave most of a GPU idle. So a block takes one query and 128 of its keys, and a second launch
-// joins the parts of a query in their order. Dao et al. 2023, "Flash-Decoding".
+// leave most of a GPU idle. So a block takes one query and 128 of its keys, and the last block of a
+// query joins its parts in their order. Dao et al. 2023, "Flash-Decoding".
 #include "cuda/attention/decode.h"
 
 #include <algorithm>
@@ -53,17 +53,20 @@ struct DecodePart {
   using C = compute_t<T>;
   struct Shared {
     BlockScratch<C> scratch;
+    bool last;
     C weights[kKeys];  // or scores
     alignas(16) C q[kLanes * N * kPieces], sums[kSlots][kLanes * N * kPieces];
   };
   AttentionProblem<T> problem;
   DecodeResult<T> result;
   Parts<C> parts;
+  int first_row;
+  unsigned* arrived = block_counts();  // by row of the launch
 
   __device__ void operator()(Shared& shared) const {
     const auto& size = problem.size;
     const int chunk = static_cast<int>(blockIdx.x) % parts.chunks;
-    const int row = static_cast<int>(blockIdx.x) / parts.chunks;
+    const int place = static_cast<int>(blockIdx.x) / parts.chunks, row = first_row + place;
     const int head = row / size.queries, i = row % size.queries,
               j0 = size.first_seen(0) + chunk * kKeys;
     const int seen = size.seen(i) - j0, count = seen < kKeys ? seen : kKeys;
@@ -91,10 +94,15 @@ struct DecodePart {
         parts.sums(row, chunk)[c] = sum;
       }
     }
-    if (own > 0) return;
-    if (parts.chunks == 1) return result.put_lse(row, top, total);
-    *parts.top(row, chunk) = top;
-    *parts.total(row, chunk) = total;
+    if (parts.chunks == 1) {
+      if (own == 0) result.put_lse(row, top, total);
+      return;
+    }
+    if (own == 0) {
+      *parts.top(row, chunk) = top;
+      *parts.total(row, chunk) = total;
+    }
+    if (is_last_block(arrived + place, static_cast<unsigned>(parts.chunks), shared.last)) join(row);
   }
 
  private:
@@ -139,38 +147,30 @@ struct DecodePart {
 #pragma unroll
     for (int p = 0; p < kPieces; ++p) store(shared.sums[slot()] + column(p), sums[p]);
   }
-};
 
-// A block takes a query.
-template <class T>
-struct JoinParts {
-  static constexpr int kThreads = 128;
-  using C = compute_t<T>;
-  DecodeResult<T> result;
-  Parts<C> parts;
-
-  __device__ void operator()() const {
-    const int64_t row = blockIdx.x;
+  __device__ void join(int64_t row) const {
     C top = -infinity<C>(), total = 0;
     for (int n = 0; n < parts.chunks; ++n) top = Larger::join(top, *parts.top(row, n));
-    for (int n = 0; n < parts.chunks; ++n) total += share(row, n, top) * *parts.total(row, n);
+    const auto share = [&](int n) {
+      const C own = *parts.top(row, n);
+      return own == -infinity<C>() ? C(0) : simd::exp_nonpositive(own - top);
+    };
+    for (int n = 0; n < parts.chunks; ++n) total += share(n) * *parts.total(row, n);
     for (int c = static_cast<int>(threadIdx.x); c < parts.dv; c += kThreads) {
       C sum = 0;
-      for (int n = 0; n < parts.chunks; ++n) sum += share(row, n, top) * parts.sums(row, n)[c];
+      for (int n = 0; n < parts.chunks; ++n) sum += share(n) * parts.sums(row, n)[c];
       result.put(row, c, sum, total);
     }
     if (threadIdx.x == 0) result.put_lse(row, top, total);
-  }
-  __device__ C share(int64_t row, int n, C top) const {
-    const C own = *parts.top(row, n);
-    return own == -infinity<C>() ? C(0) : simd::exp_nonpositive(own - top);
   }
 };
 
 template <class T, int N, int kPieces>
 void run_parts(const AttentionProblem<T>& problem, const DecodeResult<T>& result,
                const Parts<compute_t<T>>& parts, int64_t rows) {
-  launch("attention", rows * parts.chunks, DecodePart<T, N, kPieces>{problem, result, parts});
+  for (int64_t first = 0; first < rows; first += kBlockCounts)
+    launch("attention", std::min<int64_t>(kBlockCounts, rows - first) * parts.chunks,
+           DecodePart<T, N, kPieces>{problem, result, parts, static_cast<int>(first)});
 }
 
 }  // namespace
@@ -201,7 +201,6 @@ void attention_decode(Array& out, Array& lse, const AttentionInputs& in) {
     } else {
       run_parts<T, kPack, kWidest / kLanes / kPack>(problem, result, parts, rows);
     }
-    if (chunks > 1) launch("attention", rows, JoinParts<T>{result, parts});
   });
 }
 

@@ -402,6 +402,14 @@ TEST_F(CudaAttention, FewQueries) {
   check_few({1, 1, 1, 5, 260, 32, 32}, f32, 1e-5);    // too many
 }
 
+// More than there are cells in which a launch counts its blocks.
+TEST_F(CudaAttention, FewQueriesOfManyHeads) {
+  const Tensor q = randn({1030, 1, 4, 8}), kv = randn({1030, 1, 129, 8}), on_gpu = kv.to(gpu);
+  const Tensor expected = scaled_dot_product_attention(q, kv, kv),
+               got = scaled_dot_product_attention(q.to(gpu), on_gpu, on_gpu).to(Device());
+  EXPECT_LT(abs(got - expected).max().item(), 1e-5);
+}
+
 TEST_F(CudaAttention, FewQueriesInAWindow) {
   for (const int64_t window : {1, 7, 64, 65, 200, 1000}) {
     for (const int64_t T : {1, 4})
