@@ -72,7 +72,7 @@ struct OptimizerStatus {
   Tensor clip;       ///< f64 (): the factor that clips gradients; 1 when they need not be clipped
   Tensor finite;     ///< bool (): were the loss and all gradients finite?
   Tensor skipped;    ///< i64 (2): how many steps were skipped, in all and since the last good one
-  Tensor loss_sum;   ///< f32 (): the losses of steps that were not skipped; set it to 0 as you like
+  Tensor loss_sum;   ///< f32 (): the losses of steps that were not skipped, added; yours to zero
 };
 
 /// One parameter in a step, for Optimizer::update_parameter. Numbers are tensors f64 (), so that a
