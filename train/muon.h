@@ -116,9 +116,11 @@ class Muon : public AdamW {
 
 /// Newton-Schulz steps towards the nearest orthogonal matrix of each of x (n, rows, cols):
 /// x = (a I + b A + c A^2) x, where A = x x^T, from x / max(norm, eps). Operands of products have
-/// the dtype `products`; the result has that one, or f32 with bf16. After 5 steps with the usual
-/// coefficients, singular values that were not tiny lie between 0.7 and 1.2. a > 0. On a GPU a
-/// matrix whose squared norm overflows gives 0, as in PyTorch.
+/// the dtype `products`. Between the steps x has it, too, but f32 with bf16, and so has the result:
+/// in bf16, rounding errors in directions that x lacks would grow to 0.5, and here to 0.01
+/// (findings/torch_muon_rank.sh). After 5 steps with the usual coefficients, singular values that
+/// were not tiny lie between 0.7 and 1.2. a > 0. On a GPU a matrix whose squared norm overflows
+/// gives 0, as in PyTorch.
 Tensor orthogonal(const Tensor& x, const std::array<double, 3>& coefficients, int steps, double eps,
                   DType products = bf16);
 

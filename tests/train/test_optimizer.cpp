@@ -640,6 +640,23 @@ TEST(Muon, IsAsNearAsTorchWithProductsInBfloat16) {
   });
 }
 
+// A gradient of rank 1: what rounding leaves in other directions grows 485 times in five steps, and
+// torch's update is mostly that (findings/torch_muon_rank.sh).
+TEST(Muon, OfOneTokenMovesOneDirection) {
+  for (const int64_t n : {64, 300}) {
+    const Tensor u = sin(arange(n).to(f64) + 1).unsqueeze(1),
+                 v = cos(3 * arange(n).to(f64) + 0.5).unsqueeze(0);
+    for (const auto& [dtype, most] : {std::pair(bf16, 1e-3), std::pair(f32, 1e-6)}) {
+      const MuonOptions o;
+      const Tensor x = matmul(u, v).to(f32).unsqueeze(0);
+      const Tensor y = orthogonal(x, o.ns_coefficients, o.ns_steps, o.eps, dtype).to(f64)[0];
+      const double along = (matmul(matmul(u.transpose(0, 1), y), v.transpose(0, 1))).item(),
+                   squares = sum(square(u)).item() * sum(square(v)).item();
+      EXPECT_LT(1 - along * along / squares / sum(square(y)).item(), most) << n << " " << dtype;
+    }
+  }
+}
+
 TEST(Lion, IsItsFormula) {
   for_golden_lines("lion", [&](std::istream& words) {
     std::string name;
