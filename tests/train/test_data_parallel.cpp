@@ -1,8 +1,10 @@
 // Parts of a batch on threads of their own: the same gradients within rounding, the same masks, the
 // same bits every time, and errors that reach the caller.
 #include <gtest/gtest.h>
+#include <sched.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <set>
 #include <string>
 #include <thread>
@@ -18,6 +20,7 @@
 #include "tests/support/error_of.h"
 #include "train/config.h"
 #include "train/parallel/parts.h"
+#include "train/parallel/processes.h"
 
 namespace ink {
 namespace {
@@ -344,6 +347,25 @@ TEST(DataParallel, RefusesPartsWithoutRows) {
         error_of(
             [&] { backward_in_parts(3, parts, {}, [](int64_t, int64_t) { return zeros({}); }); }),
         "backward_in_parts: expected 1 to 3 parts of as many rows, got " + std::to_string(parts));
+}
+
+// Slurm's tasks may see all cores of the machine, of which the job has a few.
+TEST(Processes, TasksOfSlurmShareTheCoresOfTheirJob) {
+  cpu_set_t allowed;
+  if (std::getenv("SLURM_GTIDS") != nullptr || sched_getaffinity(0, sizeof allowed, &allowed) != 0)
+    GTEST_SKIP() << "this is such a task, or cores are not known";
+  const int64_t before = processes_on_these_cores(), cores = CPU_COUNT(&allowed);
+  const auto sharing = [](const char* tasks, int64_t given) {
+    setenv("SLURM_GTIDS", tasks, 1);
+    setenv("SLURM_CPUS_ON_NODE", std::to_string(given).c_str(), 1);
+    return processes_on_these_cores();
+  };
+  EXPECT_EQ(sharing("4,5,6", cores), 3);
+  EXPECT_EQ(sharing("7", cores), 1);
+  EXPECT_EQ(sharing("0", 1), cores) << "it may use one of them";
+  unsetenv("SLURM_GTIDS");
+  unsetenv("SLURM_CPUS_ON_NODE");
+  EXPECT_EQ(processes_on_these_cores(), before);
 }
 
 }  // namespace

@@ -153,7 +153,7 @@ int64_t launched_processes() {
 }
 
 int64_t launched_rank() {
-  for (const char* variable : {"OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID"})
+  for (const char* variable : {"OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID", "PMIX_RANK"})
     if (std::getenv(variable) != nullptr) return number(variable);
   return 0;
 }
@@ -165,9 +165,14 @@ int64_t launched_local_rank() {
 }
 
 int64_t processes_on_these_cores() {
-  const int64_t here =
+  int64_t here =
       std::max<int64_t>({1, number("OMPI_COMM_WORLD_LOCAL_SIZE"), number("MPI_LOCALNRANKS")});
-  const int64_t all = sysconf(_SC_NPROCESSORS_ONLN);
+  int64_t all = sysconf(_SC_NPROCESSORS_ONLN);
+  // Slurm names its tasks on this machine, and may give them fewer cores without binding any.
+  if (const char* tasks = std::getenv("SLURM_GTIDS"); tasks != nullptr) {
+    here = std::max(here, 1 + std::count(tasks, tasks + std::strlen(tasks), ','));
+    if (const int64_t given = number("SLURM_CPUS_ON_NODE"); given > 0) all = std::min(all, given);
+  }
   cpu_set_t allowed;
   if (all < 1 || sched_getaffinity(0, sizeof allowed, &allowed) != 0) return 1;
   return std::max<int64_t>(1, (here * CPU_COUNT(&allowed) + all - 1) / all);

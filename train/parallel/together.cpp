@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <csignal>
 #include <cstdio>
+#include <cstdlib>
 #include <exception>
 #include <fstream>
 #include <map>
@@ -106,6 +107,13 @@ void silence() {
   set_log_callback({});
 }
 
+// Of srun without a way to connect processes, Open MPI 4 says that it was built wrongly.
+bool is_left_alone() {
+  const auto has = [](const char* variable) { return std::getenv(variable) != nullptr; };
+  return has("SLURM_STEP_NUM_TASKS") && !has("OMPI_COMM_WORLD_SIZE") && !has("PMIX_RANK") &&
+         !has("PMI_RANK");
+}
+
 void give(Order order) { processes().broadcast(std::as_writable_bytes(std::span(&order, 1))); }
 
 // What is left to do for the others when process 0 ends, and for process 0 when another one does.
@@ -156,15 +164,26 @@ Order next_order() {
 
 int run_together(const std::function<int()>& f, const std::function<void(const std::string&)>& tell,
                  const std::function<bool()>& is_interrupted) {
-  if (launched_processes() <= 1) return f();
+  // MPI changes the environment. prterun and its like do not say in it how many processes there
+  // are, but MPI knows.
+  const int64_t launched = launched_processes(), rank = launched_rank();
+  const bool is_known = launched > 0 || std::getenv("PMIX_RANK") == nullptr;
+  if (launched <= 1 && (is_known || processes_engine().empty())) return f();
   if (processes_engine().empty()) {
-    if (launched_rank() > 0) return 0;  // the exit code is that of process 0
-    detail::fail({"was started as one of ", launched_processes(),
+    if (rank > 0) return 0;  // the exit code is that of process 0
+    detail::fail({"was started as one of ", launched,
                   " processes, but is built without MPI; build it with -DINKLING_MPI=ON (./run.sh "
                   "build mpi, in build/mpi), or start one process"});
   }
   static_cast<void>(Processes::timeout());  // a wrong one is told before anybody waits
-  group = start_engine();
+  if (!is_left_alone()) group = start_engine();
+  if (!group || (is_known ? group->size() != launched : group->size() <= rank)) {
+    group.reset();
+    if (rank > 0) return 0;
+    detail::fail({"was started as one of ", launched,
+                  " processes, but each finds itself alone; start them with mpirun, or with srun "
+                  "--mpi=pmix (srun --mpi=list shows what this cluster has)"});
+  }
   has_met = false, working = 0;
   const bool leads = group->leads();
   const std::string name = group->name();
