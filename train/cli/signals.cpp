@@ -15,7 +15,7 @@ std::string told_of_stop;  // before there is a signal
 
 void note(int signal) {
   noted = signal;
-  std::signal(signal, SIG_DFL);
+  if (signal == SIGINT) std::signal(signal, SIG_DFL);
   const int before = errno;
   if (signal == SIGINT && !told_of_stop.empty()) {
     [[maybe_unused]] const auto written =

@@ -5,9 +5,10 @@
 
 namespace ink {
 
-/// From now on the first of them is noted, and the second one ends the program at once. Those that
-/// the caller ignores (nohup) stay ignored. Where standard error is a terminal, `of_stop` goes
-/// there at the first Ctrl-C.
+/// From now on they are noted, and a second Ctrl-C ends the program at once. The others come twice
+/// by themselves: Slurm sends SIGTERM to a step, and then to its job. Those that the caller ignores
+/// (nohup) stay ignored. Where standard error is a terminal, `of_stop` goes there at the first
+/// Ctrl-C.
 void watch_signals(const std::string& of_stop = "");
 
 /// From now on the program says why it ends where a file that it has mapped is cut short.
