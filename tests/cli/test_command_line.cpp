@@ -157,6 +157,7 @@ TEST(CommandLine, FlagsMayHaveAValue) {
   int flags = 0;
   for (const Option& option : options_of("train")) {
     if (!option.type.empty() || option.name == "help") continue;
+    if (option.name == "shard_optimizer") continue;  // of several processes
     const std::string name = "--" + option.name,
                       model = has_setting("llama", option.name) ? "llama" : "gpt";
     const auto printed = [&](std::vector<std::string> words) {
@@ -996,9 +997,6 @@ TEST(CommandLine, ADashIsStandardOutputOrRefused) {
   EXPECT_FALSE(std::filesystem::exists("-"));
 }
 
-// The error of a value that cannot be used begins with its option, whatever is wrong with it.
-// mpirun starts a program that knows nothing of others as often as it is asked: each would train
-// alone, in the same folder.
 // An option that would do nothing is refused, and nothing is written; a default may be said.
 TEST(CommandLine, OptionsThatDoNothingAreRefused) {
   const TempFolder folder;
@@ -1026,6 +1024,9 @@ TEST(CommandLine, OptionsThatDoNothingAreRefused) {
   refused({"--optimizer", "sgd", "--beta1", "0.8"}, "beta1");
   refused({"--optimizer", "sgd", "--beta2", "0.8"}, "beta2");
   refused({"--decay_fraction", "0.5"}, "decay_fraction");
+  if (launched_processes() == 0) refused({"--shard_optimizer", "true"}, "shard_optimizer");
+  if (launched_processes() == 0)
+    refused({"--wire_dtype", "bfloat16", "--batch_parts", "1"}, "wire_dtype");
   refused({"--model", "llama", "--rope_factor", "4"}, "rope_factor");
   refused({"--model", "llama", "--rope_scaling", "linear", "--beta_slow", "2"}, "beta_slow");
   EXPECT_FALSE(std::filesystem::exists(out));
@@ -1038,7 +1039,13 @@ TEST(CommandLine, OptionsThatDoNothingAreRefused) {
   const std::string several = folder.write("y.py", "momentum = 0.8\n");
   EXPECT_EQ(settings_of({"--config", several}), Settings{"momentum = 0.8"})
       << "a config file may hold settings for several runs";
-  for (const char* name : {"--task_digits", "--pack"})
+  EXPECT_EQ(settings_of({"--wire_dtype", "bfloat16"}), Settings{"wire_dtype = \"bfloat16\""});
+  EXPECT_EQ(run_shell("OMPI_COMM_WORLD_SIZE=1 inkling train --print_config --shard_optimizer true "
+                      "--wire_dtype bfloat16 --batch_parts 1")
+                .code,
+            0)
+      << "of however many processes mpirun starts";
+  for (const char* name : {"--task_digits", "--pack", "--shard_optimizer"})
     expect_refused({"bench", name, "1"}, std::string("there is no option ") + name);
 }
 
@@ -1126,6 +1133,8 @@ TEST(CommandLine, AVocabularySmallerThanAskedForIsExplained) {
       std::string::npos);
 }
 
+// mpirun starts a program that knows nothing of others as often as it is asked: each would train
+// alone, in the same folder.
 TEST(CommandLine, SeveralProcessesNeedAnEngine) {
   if (!processes_engine().empty()) GTEST_SKIP() << "this build has one";
   const TempFolder folder;
@@ -1184,6 +1193,7 @@ TEST(CommandLine, NamesThatAreNoFilesAreAnswered) {
   }
 }
 
+// The error of a value that cannot be used begins with its option, whatever is wrong with it.
 TEST(CommandLine, ErrorsOfValuesNameTheirOptions) {
   const TempFolder folder;
   const std::string file = folder.write("file", "text").string(), none = (folder / "none").string(),

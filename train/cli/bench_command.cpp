@@ -40,11 +40,11 @@ double megabytes(int64_t bytes) { return static_cast<double>(bytes) / 1e6; }
 
 // Settings of `train` that do not concern a step.
 const std::set<std::string> kNotOfAStep = {
-    "dataset",         "data",       "val_data",      "task_digits",    "tokenizer",
-    "val_fraction",    "pack",       "max_iters",     "lr_decay_iters", "min_lr",
-    "warmup_iters",    "out_dir",    "init_from",     "data_changed",   "max_minutes",
-    "eval_interval",   "eval_iters", "final_eval",    "log_interval",   "report",
-    "sample_interval", "schedule",   "decay_fraction"};
+    "dataset",         "data",       "val_data",       "task_digits",    "tokenizer",
+    "val_fraction",    "pack",       "max_iters",      "lr_decay_iters", "min_lr",
+    "warmup_iters",    "out_dir",    "init_from",      "data_changed",   "max_minutes",
+    "eval_interval",   "eval_iters", "final_eval",     "log_interval",   "report",
+    "sample_interval", "schedule",   "decay_fraction", "shard_optimizer"};
 
 std::string config_help() {
   return fmt::format("sizes to start from, which the options below change: {}",

@@ -240,7 +240,8 @@ const std::set<std::string> kNoPartOfAStep = {
     "gradient_accumulation_steps", "max_iters", "learning_rate", "lr_decay_iters", "min_lr",
     "warmup_iters", "optimizer", "beta1", "beta2", "momentum", "weight_decay", "grad_clip",
     "out_dir", "init_from", "data_changed", "max_minutes", "eval_interval", "eval_iters",
-    "log_interval", "sample_interval", "batch_parts", "final_eval", "report"};
+    "log_interval", "sample_interval", "batch_parts", "final_eval", "report",
+    "shard_optimizer", "wire_dtype"};
 // clang-format on
 const char* const kOfTheModel[] = {"data",       "task_digits", "val_data", "tokenizer",
                                    "model",      "n_layer",     "n_head",   "n_embd",
