@@ -323,11 +323,22 @@ train_together() {
   build inkling
   cores=$(nproc)
   export OMP_NUM_THREADS=${OMP_NUM_THREADS:-$((cores > $1 ? cores / $1 : 1))}
-  # Not bound: two threads of a process would get one core. Ctrl-C: mpirun waits so many seconds
-  # before it asks the processes to stop, and as many again before it kills them.
-  local options=(--oversubscribe --bind-to none --mca odls_base_sigkill_timeout 3)
+  # Not bound: two threads of a process would get one core.
+  local options=(--oversubscribe --bind-to none) process code stopped=''
   [[ $(id -u) -ne 0 ]] || options+=(--allow-run-as-root)
-  exec mpirun "${options[@]}" -n "$1" "$folder/inkling" train "${@:2}" </dev/null
+  # What mpirun is asked to stop, it kills a moment later. USR1 it passes on, and waits for the end.
+  setsid mpirun "${options[@]}" -n "$1" "$folder/inkling" train "${@:2}" </dev/null &
+  process=$!
+  trap 'stop_together 130' INT
+  trap 'stop_together 143' TERM HUP
+  while code=0; wait "$process" || code=$?; kill -0 "$process" 2>/dev/null; do :; done
+  exit "${stopped:-$code}"
+}
+
+# stop_together CODE: saves; the second time, ends at once.
+stop_together() {
+  if [[ -z $stopped ]]; then kill -USR1 "$process"; else kill "$process"; fi 2>/dev/null || true
+  stopped=$1
 }
 
 # run_tests PRESET [options for ctest]

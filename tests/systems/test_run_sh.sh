@@ -13,8 +13,8 @@ mkdir -p "$bin" "$checkout" "$user"
 cp "$source_folder"/{run.sh,CMakePresets.json} "$checkout"
 export calls=$work/calls bash locked=$work/locked  # calls: what the pretenders were asked
 bash=$(command -v bash)
-for tool in awk bash cat chmod dirname env grep head ln mkdir nproc readlink realpath rm sed sort \
-            stat tail tr; do
+for tool in awk bash cat chmod dirname env grep head ln mkdir nproc readlink realpath rm sed setsid \
+            sort stat tail tr; do
   ln -s "$(command -v $tool)" "$bin/$tool"
 done
 
@@ -292,6 +292,18 @@ kill -INT -- -$!
 code=0; wait $! || code=$?
 case_name=Ctrl-C out=$(cat "$work/out")
 expect 130; called stopped; last_line 'Stopped. The next run goes on from here.'
+
+fake mpirun <<<'trap "echo saved; exit 138" USR1; trap "echo ended; exit 1" TERM
+  [[ $OMP_NUM_THREADS == 1 ]] || trap "" USR1; echo ready >>"$calls"; while :; do :; done'
+for keys in 1 2; do  # mpirun passes USR1 on; SIGINT would let it kill what saves
+  : >"$calls"
+  env PATH="$bin" OMP_NUM_THREADS=$keys "$checkout/run.sh" train --processes 2 >"$work/out" 2>&1 &
+  for _ in {1..600}; do grep -q ready "$calls" && break; sleep 0.1; done
+  for ((i = 0; i < keys; ++i)); do kill -INT -- -$!; sleep 0.5; done
+  code=0; wait $! || code=$?
+  case_name="Ctrl-C in several processes, $keys" out=$(cat "$work/out")
+  expect 130; last_line "$([[ $keys == 1 ]] && echo saved || echo ended)"
+done
 
 if script -qec true /dev/null </dev/null >/dev/null 2>&1; then  # a bare system may have no terminals
   settings=(PATH="$bin" TERM=xterm SHELL=/bin/sh NINJA_SAYS=steps run="$checkout/run.sh")
