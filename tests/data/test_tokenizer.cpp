@@ -587,7 +587,8 @@ TEST(DataFiles, AFolderStandsForItsFiles) {
   EXPECT_EQ(files_of({"s://x/*.txt"}),
             "--data: s://x/*.txt: there is no such file; nothing is fetched: download it, and name "
             "its file");
-  EXPECT_EQ(files_of({"/none"}), "--data: /none: cannot open: No such file or directory");
+  EXPECT_EQ(files_of({folder / "none"}),
+            "--data: " + (folder / "none").string() + ": cannot open: No such file or directory");
 }
 
 // As PyTorch's wikitext-2 and TinyStories come.
