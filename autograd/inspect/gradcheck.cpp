@@ -61,6 +61,11 @@ class Difference {
              std::vector<std::vector<double>> center, double eps)
       : f_(f), inputs_(inputs), upstream_(upstream), center_(std::move(center)), eps_(eps) {}
 
+  static void put(Tensor x, const std::vector<double>& values) {
+    const NoGrad no_grad;
+    x.copy_(from_vector(values, x.shape()).to(x.device()));
+  }
+
   template <class Move>
   Slope along(Tensor x, Move move) const {
     const std::vector<double> before = x.tolist();
@@ -100,10 +105,6 @@ class Difference {
 
  private:
   static constexpr double kRounding = std::numeric_limits<double>::epsilon();
-  static void put(Tensor& x, const std::vector<double>& values) {
-    const NoGrad no_grad;
-    x.copy_(from_vector(values, x.shape()).to(x.device()));
-  }
 
   const CheckedFunction& f_;
   const Tensors &inputs_, &upstream_;
@@ -122,7 +123,8 @@ double plain(double x) { return std::isnan(x) ? std::numeric_limits<double>::qui
 
 // Why differences cannot show that a gradient is wrong; empty if they can.
 std::string doubt_of(const Slope& slope, double analytic, double eps) {
-  const double error = std::abs(analytic - slope.central);
+  // A gradient of nan is as wrong as one of 0 where the sides agree.
+  const double error = std::abs((std::isnan(analytic) ? 0 : analytic) - slope.central);
   const double rounded =
       2 * slope.rounding + 2 * slope.step * std::max(std::abs(analytic), std::abs(slope.central));
   if (error <= rounded)
@@ -268,8 +270,15 @@ Tensors checked_leaves(const char* op, const Tensors& inputs) {
 // What failed, as far as the ops that ran tell.
 void find_cause(const CheckedFunction& f, const Tensors& inputs, const Tensors& leaves,
                 const GradcheckOptions& options, GradcheckReport& report) {
-  report.ops = check_ops([&] { evaluate(f, inputs); }, options.seed);
+  for (uint64_t k = 0; k < 5 && report.ops.wrong.empty(); ++k)  // one direction may hide an error
+    report.ops = check_ops([&] { evaluate(f, inputs); }, options.seed + k);
   if (!report.ops.wrong.empty()) return;
+  if (!report.ops.coarse.empty()) {
+    report.note = report.ops.coarse +
+                  " computes in float32, too coarse for differences: let it "
+                  "compute in the dtype of its inputs";
+    return;
+  }
   const CheckedInput* failed = nullptr;
   for (const CheckedInput& input : report.inputs)
     if (!input.ok && (!failed || (!failed->doubt.empty() && input.doubt.empty()))) failed = &input;
@@ -288,10 +297,14 @@ void find_cause(const CheckedFunction& f, const Tensors& inputs, const Tensors& 
     before = ", ";
   }
   report.note += "; ";
-  report.note +=
-      !report.ops.kink.empty()  ? "no derivative at " + report.ops.kink + "; check another point"
-      : lost.constant().empty() ? "does the function compute something outside the graph?"
-                                : "the function leaves its graph at " + lost.constant();
+  report.note += !report.ops.kink.empty()
+                     ? "no derivative at " + report.ops.kink + "; check another point"
+                 : !lost.constant().empty() ? "the function leaves its graph at " + lost.constant()
+                 : !report.ops.constant.empty()
+                     ? report.ops.constant +
+                           " does not move with its input, for which its vjp returns a "
+                           "gradient: is it piecewise constant, or computed outside?"
+                     : "does the function compute something outside the graph?";
 }
 
 // Nothing can be said of a function that draws numbers which the check does not repeat.
@@ -316,15 +329,17 @@ GradcheckReport check(const char* op, const CheckedFunction& f, const Tensors& i
   Tensors upstream;
   Grads analytic;
   std::vector<std::vector<double>> center;
+  const std::vector<std::vector<double>> before = values_of(leaves);
   {
     const Tensors outputs = evaluate(f, inputs);
     check_graph(op, f, inputs, leaves, outputs);
     upstream = random_upstream(op, outputs, random);
     center = values_of(outputs);
-    Tensors given;  // a vjp may write it
+    Tensors given;  // a vjp may write it, and leaves
     for (const Tensor& u : upstream) given.push_back(u.defined() ? u.detach().clone() : Tensor());
     analytic = analytic_gradients(outputs, given, leaves, false);
   }
+  for (size_t k = 0; k < leaves.size(); ++k) Difference::put(leaves[k], before[k]);  // see `given`
   const Difference difference(f, inputs, upstream, center, options.eps);
   GradcheckReport report;
   for (size_t i = 0, k = 0; i < inputs.size(); ++i) {
@@ -341,8 +356,8 @@ GradcheckReport check(const char* op, const CheckedFunction& f, const Tensors& i
   }
   if (!report.ok && !repeats_itself(f, inputs, center)) {
     report.note =
-        "the function gives other values when it is called again: let it draw from "
-        "default_generator(), whose numbers the check repeats";
+        "the function gives other values when it is called again: it may change no state, and "
+        "draw from default_generator() alone, whose numbers the check repeats";
   } else if (options.finds_ops && report.ok) {
     OpsCheck vjps = check_vjps([&] { evaluate(f, inputs); }, options.seed);
     report.ok = vjps.wrong.empty();
@@ -413,6 +428,30 @@ GradcheckReport gradgradcheck(const CheckedFunction& function, const TensorList&
       options);
   compare_gradients(f, inputs, leaves, upstream, options, report);
   return report;
+}
+
+std::ostream& operator<<(std::ostream& out, const WrongGradient& wrong) {
+  if (!wrong.error.empty())
+    return out << detail::joined({wrong.op, " ", wrong.output, ": its vjp ", wrong.error});
+  const std::string when = wrong.when.empty() ? "" : " " + wrong.when;
+  const char* const beside =
+      wrong.when.empty() ? " along a random direction, by differences " : ", expected ";
+  out << detail::joined({wrong.op, " ", wrong.output, " returns a wrong gradient for the op's ",
+                         "input ", wrong.input, " ", wrong.shape, when, ": ", wrong.analytic,
+                         beside, wrong.numeric});
+  switch (wrong.definition) {
+    case WrongGradient::passes:
+      return out << "; its definition passes: its vjp, or a kernel, is wrong";
+    case WrongGradient::fails:
+      return out << "; its definition fails too, at " << wrong.fails_at << ": the formula is wrong";
+    case WrongGradient::none:
+      return out
+             << "; it is an op without a definition: its vjp, its kernel or its formula is wrong, "
+                "or it was given a number that was read from a tensor (item)";
+    case WrongGradient::not_known:
+      break;
+  }
+  return out;
 }
 
 std::ostream& operator<<(std::ostream& out, const GradcheckReport& report) {

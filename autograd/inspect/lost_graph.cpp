@@ -9,6 +9,7 @@ namespace {
 std::string with_shape(const std::string& name, const Tensor& x) {
   TextStream text;
   text << name << " " << x.shape();
+  if (Node::running) text << " in the vjp of " << Node::running->name;
   return text.str();
 }
 

@@ -51,6 +51,11 @@ bool equal(const Values& a, const Values& b) {
   return std::equal(a.begin(), a.end(), b.begin(), b.end(),
                     [](double x, double y) { return x == y || (std::isnan(x) && std::isnan(y)); });
 }
+// Can f32 hold these?
+bool in_f32(const Values& values) {
+  return std::all_of(values.begin(), values.end(),
+                     [](double x) { return equal({x}, {static_cast<float>(x)}); });
+}
 Values random_values(size_t count, std::mt19937_64& random) {
   std::normal_distribution<double> normal;
   Values values(count);
@@ -262,21 +267,31 @@ std::vector<Values> gradients(const Op& op, const std::vector<Values>& upstream)
   return run_vjp(op, spread(op, upstream), asked);
 }
 
-// What the vjp returns for random gradients, which it must not write.
+// The vjp is wrong if it has written these tensors, which are then put back.
+void check_unwritten(Op& op, const char* what, const std::vector<Tensor>& tensors,
+                     const std::vector<Values>& before) {
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    if (!tensors[i].defined() || equal(values_of(tensors[i]), before[i])) continue;
+    op.wrong = fault_of(op, 0);
+    op.wrong->error = detail::joined(
+        {"writes ", what, " ", i, ", which others read: write into a clone() of it"});
+    const Aside aside;
+    tensors[i].detach().copy_(tensor_like(tensors[i], before[i]));
+  }
+}
+
+// What the vjp returns for random gradients. It must write neither these nor what it saved.
 void add_gradients(Op& op, std::mt19937_64& random) {
   for (size_t k = 0; k < op.outputs.size(); ++k)
     op.upstream.push_back(
         op.output_has_gradient[k] ? random_values(op.output_values[k].size(), random) : Values());
   const Grads dys = spread(op, op.upstream);
+  const std::vector<Values> inputs = values_of(op.inputs), outputs = values_of(op.outputs);
   AloneContext asked(op, {});
   op.dxs = run_vjp(op, dys, asked);
-  for (size_t k = 0; k < dys.size(); ++k) {
-    if (!dys[k].defined() || equal(values_of(dys[k]), op.upstream[k])) continue;
-    op.wrong = fault_of(op, 0);
-    op.wrong->error =
-        "writes dy, the gradient that it is given and that others read: "
-        "write into dy.clone()";
-  }
+  check_unwritten(op, "input", op.inputs, inputs);
+  check_unwritten(op, "output", op.outputs, outputs);
+  check_unwritten(op, "dy", dys, op.upstream);
 }
 
 // The vjp once more: with sums that it may add to, with gradients of other layouts, and without
@@ -284,6 +299,8 @@ void add_gradients(Op& op, std::mt19937_64& random) {
 std::optional<WrongGradient> check_calls(const Op& op, std::mt19937_64& random) {
   std::vector<Values> sums;
   for (const Values& dx : op.dxs) sums.push_back(random_values(dx.size(), random));
+  if (auto wrong = compare(op, spread(op, op.upstream), op.dxs, "when it is called again"))
+    return wrong;
   if (auto wrong = compare(op, spread(op, op.upstream), op.dxs, "where it adds to a sum", sums))
     return wrong;
   if (auto wrong = compare(op, spread(op, op.upstream, 2), op.dxs, "where dy is not contiguous"))
@@ -394,7 +411,10 @@ struct Derivative {
   double bend = 0;  // what the differences to the two sides differ by, over all outputs
 
   bool differ() const { return !(std::abs(analytic - numeric) <= tolerance); }
-  bool at_kink() const { return differ() && !(std::abs(analytic - numeric) > bend); }
+  // (A gradient of nan is as wrong as one of 0 where the sides agree.)
+  bool at_kink() const {
+    return differ() && !(std::abs((std::isnan(analytic) ? 0 : analytic) - numeric) > bend);
+  }
   // From the gradients of the inputs that share the memory of input i.
   void add_analytic(const Op& op, size_t i, const std::vector<Values>& dxs,
                     const Values& direction) {
@@ -469,9 +489,14 @@ class Checker {
       ++(found ? result_.checked : result_.unchecked);
       if (!found) result_.not_checked.insert(op.name);
       if (!found || !found->differ() || wrong) continue;
+      const std::string at = detail::joined({op.name, " ", op.outputs[0].shape()});
+      if (found->numeric != 0 && !in_f32(op.input_values[i]) &&
+          std::all_of(op.output_values.begin(), op.output_values.end(), in_f32)) {
+        result_.coarse = at;
+        continue;
+      }
       if (found->at_kink()) {
-        if (result_.kink.empty())
-          result_.kink = detail::joined({op.name, " ", op.outputs[0].shape(), ", input ", i});
+        if (result_.kink.empty()) result_.kink = at + ", input " + std::to_string(i);
         continue;
       }
       wrong = fault_of(op, i);
@@ -508,7 +533,12 @@ class Checker {
     Derivative found;
     found.add_analytic(op, i, dxs, direction);
     found.add_numeric(read, *above, *below);
-    if (found.differ() && *above == *below && &read == &op) return check_through(op, i);
+    if (found.differ() && *above == *below && &read == &op) {
+      const auto joined = check_through(op, i);
+      if (!joined && !op.memories[i].op)
+        result_.constant = detail::joined({op.name, " ", op.outputs[0].shape()});
+      return joined;
+    }
     return found;
   }
 
@@ -556,29 +586,6 @@ OpsCheck check_ops(const std::function<void()>& function, uint64_t seed) {
 
 OpsCheck check_vjps(const std::function<void()>& function, uint64_t seed) {
   return Checker(detail::repeats(function), seed).check(false);
-}
-
-std::ostream& operator<<(std::ostream& out, const WrongGradient& wrong) {
-  if (!wrong.error.empty())
-    return out << detail::joined({wrong.op, " ", wrong.output, ": its vjp ", wrong.error});
-  const std::string when = wrong.when.empty() ? "" : " " + wrong.when;
-  const char* const beside =
-      wrong.when.empty() ? " along a random direction, by differences " : ", expected ";
-  out << detail::joined({wrong.op, " ", wrong.output, " returns a wrong gradient for the op's ",
-                         "input ", wrong.input, " ", wrong.shape, when, ": ", wrong.analytic,
-                         beside, wrong.numeric});
-  switch (wrong.definition) {
-    case WrongGradient::passes:
-      return out << "; its definition passes: its vjp, or a kernel, is wrong";
-    case WrongGradient::fails:
-      return out << "; its definition fails too, at " << wrong.fails_at << ": the formula is wrong";
-    case WrongGradient::none:
-      return out
-             << "; it is an op without a definition: its vjp, its kernel or its formula is wrong";
-    case WrongGradient::not_known:
-      break;
-  }
-  return out;
 }
 
 }  // namespace ink

@@ -43,7 +43,9 @@ struct OpsCheck {
   int64_t checked = 0;                // inputs of ops
   int64_t unchecked = 0;              // those that could not be moved alone, or are not f64,
   std::set<std::string> not_checked;  // and the names of their ops
-  std::string kink;  // the first op that has no derivative where it ran: "relu (2, 3), input 0"
+  std::string kink;      // the first op that has no derivative where it ran: "relu (2, 3), input 0"
+  std::string coarse;    // an op whose values are those of f32, and move in steps
+  std::string constant;  // one that returns a gradient for a leaf, and whose values do not move
 };
 
 /// Runs `forward` in f64 again and again. Each time it moves one input of one op a little, just

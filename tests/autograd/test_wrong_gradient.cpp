@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <cmath>
 #include <map>
 #include <optional>
 #include <random>
@@ -186,7 +187,7 @@ TEST(Gradcheck, NamesAnOpWhoseValueWasComputedInTheGraph) {
                "test_exp2 (3,) returns a wrong gradient for the op's input 0 (3,): ");
   expect_named([&](const Inputs& in) { return tanh(op(in[0] * 3, 1)); }, {leaf({3})},
                "test_exp2 (3,) returns a wrong gradient");
-  // A value that does not depend on the input at all may have been computed outside the graph.
+  // A value that does not depend on the input at all may have been computed elsewhere.
   expect_named(
       [](const Inputs& in) {
         return record("test_constant", {in[0]}, ones({3}, f64),
@@ -194,7 +195,9 @@ TEST(Gradcheck, NamesAnOpWhoseValueWasComputedInTheGraph) {
       },
       {leaf({3})},
       "each op that ran is right by itself, or could not be checked by itself: test_constant; "
-      "does");
+      "test_constant (3,) does not move with its input, for which its vjp returns a gradient: is "
+      "it "
+      "piecewise constant, or computed outside?\n");
 }
 
 // A kernel that takes dy for contiguous.
@@ -231,14 +234,79 @@ TEST(Gradcheck, NamesAVjpThatWritesItsGradient) {
   };
   expect_named(
       [&](const Inputs& in) { return op(in[0]); }, {leaf({2})},
-      "test_triple (2,): its vjp writes dy, the gradient that it is given and that others read: "
-      "write into dy.clone()\n");
+      "test_triple (2,): its vjp writes dy 0, which others read: write into a clone() of it\n");
   expect_named(
       [&](const Inputs& in) {
         const Tensor h = in[0] * 1;
         return (op(h) + h) * 2;
       },
       {leaf({2})}, "test_triple (2,): its vjp writes dy");
+}
+
+// An op f(x) of one input whose vjp is vjp(dy, x).
+template <class F, class Vjp>
+auto test_op(F f, Vjp vjp) {
+  return [=](const Inputs& in) {
+    return record(
+        "test_op", {in[0]}, f(in[0].detach()),
+        [=, x = Saved::input(in[0])](const Tensor& dy) -> Grads { return {vjp(dy, *x)}; });
+  };
+}
+
+TEST(Gradcheck, NamesAVjpThatWritesItsInput) {
+  const auto op = test_op([](const Tensor& x) { return exp(x); },
+                          [](const Tensor& dy, const Tensor& x) { return dy * x.detach().exp_(); });
+  const std::string text = "test_op (2,): its vjp writes input 0, which others read: write into ";
+  const Tensor x = leaf({2});
+  const auto before = x.tolist();
+  expect_named(op, {x}, text);
+  EXPECT_EQ(x.tolist(), before);
+  expect_named([&](const Inputs& in) { return op({in[0] + 1}); }, {x}, text);
+}
+
+TEST(Gradcheck, NamesAVjpThatReturnsNan) {
+  const auto op = test_op([](const Tensor& x) { return exp(x); },
+                          [](const Tensor& dy, const Tensor& x) {
+                            Tensor dx = dy * exp(x);
+                            dx[0] = std::nan("");
+                            return dx;
+                          });
+  expect_named(op, {leaf({2})},
+               "test_op (2,) returns a wrong gradient for the op's input 0 (2,): nan");
+}
+
+TEST(Gradcheck, NamesAVjpThatDoesNotRepeatItself) {
+  int calls = 0;
+  const auto op = test_op(
+      [](const Tensor& x) { return exp(x); },
+      [&](const Tensor& dy, const Tensor& x) { return dy * exp(x) * (++calls == 1 ? 1 : calls); });
+  expect_named(op, {leaf({2})},
+               "test_op (2,) returns a wrong gradient for the op's input 0 (2,) when it is called "
+               "again: ");
+}
+
+// So small an error that a random direction may hide it.
+TEST(Gradcheck, NamesAVjpThatForgetsEps) {
+  const auto rms = [](const Tensor& x, double eps) { return rsqrt(mean(x * x, {-1}, true) + eps); };
+  const auto op = test_op([=](const Tensor& x) { return x * rms(x, 1e-5); },
+                          [=](const Tensor& dy, const Tensor& x) {
+                            const Tensor r = rms(x, 0);
+                            return r * (dy - x * mean(dy * x, {-1}, true) * r * r);
+                          });
+  for (int64_t seed = 0; seed < 8; ++seed) {
+    manual_seed(seed);
+    expect_named(op, {leaf({3, 4})}, "test_op (3, 4) returns a wrong gradient");
+  }
+}
+
+TEST(Gradcheck, NamesAnOpThatComputesInF32) {
+  const auto op = test_op([](const Tensor& x) { return exp(x.to(f32)).to(f64); },
+                          [](const Tensor& dy, const Tensor& x) { return dy * exp(x); });
+  for (int64_t seed = 0; seed < 8; ++seed) {
+    manual_seed(seed);
+    expect_named([&](const Inputs& in) { return sin(op(in)); }, {leaf({3})},
+                 "test_op (3,) computes in float32, too coarse for differences");
+  }
 }
 
 TEST(Gradcheck, TriesUndefinedGradients) {
@@ -373,6 +441,14 @@ TEST(Gradgradcheck, NamesTheVjpThatLostTheGraph) {
       gradgradcheck([&](const Inputs& in) { return f(in) + square(in[0]); }, {x});
   EXPECT_FALSE(partly.ok);
   EXPECT_NE(partly.note.find("the vjp of test_cube"), std::string::npos) << partly.note;
+  const auto half = [](const Inputs& in) {
+    return record(
+        "test_half", {in[0]}, exp(in[0].detach()),
+        [x = Saved::input(in[0])](const Tensor& dy) -> Grads { return {dy * exp((*x).detach())}; });
+  };
+  const std::string note = gradgradcheck(half, {x}).note;
+  EXPECT_NE(note.find("leaves its graph at exp (2,) in the vjp of test_half"), std::string::npos)
+      << note;
 }
 
 TEST(Gradgradcheck, ComparesTheTwoGradientsOfAVjp) {
