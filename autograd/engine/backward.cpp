@@ -45,8 +45,8 @@ class Walk {
   void look(const Tensor& output, const Tensor& gradient) {
     check_defined(options_.op, output);
     INK_CHECK(output.requires_grad(), options_.op,
-              ": the tensor does not require grad and was not computed from one that does; "
-              "a result of grad() does so only with create_graph");
+              ": the tensor does not require grad: it was computed from none that does, or under "
+              "NoGrad, or it is a result of grad() without create_graph");
     INK_CHECK(gradient.defined() || output.numel() == 1, options_.op,
               ": expected a tensor with one element, got ", output.shape(),
               "; pass the gradient to start from, or reduce it first (sum, mean)");

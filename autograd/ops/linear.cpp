@@ -164,7 +164,8 @@ Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& given_bias) {
   check_defined("linear", x, weight);
   Tensor bias = given_bias;
   if (bias.defined() && bias.dim() == 0 && weight.dim() == 2) bias = expand(bias, {weight.size(0)});
-  if (weight.dim() == 1 || !x.is_floating()) {  // one output, without a dimension; integers
+  const bool integers = !x.is_floating() && !weight.is_floating();
+  if (weight.dim() == 1 || integers) {  // dim() == 1: one output, without a dimension
     INK_CHECK(weight.dim() == 2 || x.dim() != 2 || !bias.defined(),
               "linear: a weight of one dimension takes no bias, got ", bias.shape());
     INK_CHECK(weight.dim() >= 1 && x.dim() >= 1 && x.size(-1) == weight.size(-1),

@@ -200,6 +200,8 @@ TEST(Autocast, SwitchesAndRefusals) {
   }
   EXPECT_EQ(error_of([&] { linear(x.to(f64), w); }),
             "linear: expected one floating dtype, got x float64 and weight float32");
+  EXPECT_EQ(error_of([&] { linear(x.to(i64), w); }),
+            "linear: expected one floating dtype, got x int64 and weight float32");
   EXPECT_EQ(error_of([] { const Autocast refused(f64); }),
             "autocast: expected bfloat16 (or float32: none), got float64");
 }

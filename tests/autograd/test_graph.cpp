@@ -170,12 +170,13 @@ TEST(Graph, RefusalsNameTheOpAndTheWayOut) {
             "backward: expected a tensor with one element, got (2,); pass the gradient to start "
             "from, or reduce it first "
             "(sum, mean)");
-  EXPECT_EQ(error_of([&] { x.detach().backward(); }),
-            "backward: the tensor does not require grad and was not computed from one that does; "
-            "a result of grad() does so only with create_graph");
+  EXPECT_EQ(
+      error_of([&] { x.detach().backward(); }),
+      "backward: the tensor does not require grad: it was computed from none that does, or under "
+      "NoGrad, or it is a result of grad() without create_graph");
   EXPECT_EQ(error_of([&] { grad(sum(grad(sum(x * x), x)[0]), x); }),
-            "grad: the tensor does not require grad and was not computed from one that does; "
-            "a result of grad() does so only with create_graph");
+            "grad: the tensor does not require grad: it was computed from none that does, or under "
+            "NoGrad, or it is a result of grad() without create_graph");
   const Tensor loss = sum(x * x);
   loss.backward();
   EXPECT_EQ(error_of([&] { loss.backward(); }),
