@@ -10,8 +10,8 @@ if(TARGET inkling)
 endif()
 install(TARGETS ${libraries} EXPORT inklingTargets
         ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR} LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
-# With the README of each folder. Not the headers of kernels that define macros; cmake/Doxyfile
-# leaves out the same ones.
+# With the README of each folder. Not the headers of kernels that define macros, nor those that
+# include them; cmake/Doxyfile leaves out the same ones.
 install(FILES README.md LICENSE DESTINATION include/inkling)
 install(DIRECTORY autograd nn data train DESTINATION include/inkling FILES_MATCHING PATTERN "*.h"
   PATTERN cli EXCLUDE PATTERN cases EXCLUDE PATTERN lessons EXCLUDE
@@ -19,7 +19,7 @@ install(DIRECTORY autograd nn data train DESTINATION include/inkling FILES_MATCH
   PATTERN gemm EXCLUDE PATTERN attention EXCLUDE PATTERN kernels EXCLUDE
   PATTERN shared EXCLUDE PATTERN README.md
   REGEX "/(kernels|simd|shuffle|target|device_function)\\.h$" EXCLUDE
-  REGEX "/(pointwise|map|folds|philox|dropout_mask|sample_units|with_fma)\\.h$" EXCLUDE)
+  REGEX "/(pointwise|map|map_formula|folds|philox|dropout_mask|sample_units|with_fma)\\.h$" EXCLUDE)
 # What those READMEs show to a project of one's own. Links to other files become plain text.
 install(FILES train/COMING_FROM.md DESTINATION include/inkling/train)
 install(DIRECTORY train/lessons/examples DESTINATION include/inkling/train/lessons)

@@ -25,6 +25,14 @@ foreach(header IN LISTS headers)
   if(macros)
     message(FATAL_ERROR "${header} defines ${macros}")
   endif()
+  # What it includes was installed, too.
+  file(STRINGS ${header} includes REGEX "^#include \"")
+  foreach(line IN LISTS includes)
+    string(REGEX REPLACE "^#include \"|\".*" "" included "${line}")
+    if(NOT EXISTS ${WORK}/prefix/include/inkling/${included})
+      message(FATAL_ERROR "${header} includes ${included}, which was not installed")
+    endif()
+  endforeach()
 endforeach()
 
 # Each folder with headers has its README beside them.
