@@ -7,19 +7,19 @@
 
 #include "autograd/basic_ops.h"
 #include "autograd/inspect/lost_graph.h"
+#include "autograd/inspect/values.h"
 #include "autograd/random/generator.h"
 
 namespace ink {
 namespace {
 
 using Tensors = std::vector<Tensor>;
+using detail::checking::random_values, detail::checking::tensor_like, detail::checking::Values,
+    detail::checking::values_of;
 
 // A random tensor of the same shape, from the check's own generator, not from the program's.
 Tensor noise_like(const Tensor& x, std::mt19937_64& random) {
-  std::normal_distribution<double> normal;
-  std::vector<double> values(static_cast<size_t>(x.numel()));
-  for (double& value : values) value = normal(random);
-  return from_vector(values, x.shape()).to(x.device());
+  return tensor_like(x, random_values(static_cast<size_t>(x.numel()), random));
 }
 
 // Every evaluation sees the same context, so that dropout repeats its mask. Other draws repeat
@@ -38,12 +38,6 @@ std::string index_text(const Tensor& x, int64_t i) {
   return "[" + text;
 }
 
-std::vector<std::vector<double>> values_of(const Tensors& tensors) {
-  std::vector<std::vector<double>> values;
-  for (const Tensor& x : tensors) values.push_back(x.tolist());
-  return values;
-}
-
 // The derivative of sum(u f(x)) along a direction v of one input, by differences.
 struct Slope {
   double central = 0;   // (f(x + eps v) - f(x - eps v)) / (2 eps)
@@ -58,7 +52,7 @@ struct Slope {
 class Difference {
  public:
   Difference(const CheckedFunction& f, const Tensors& inputs, const Tensors& upstream,
-             std::vector<std::vector<double>> center, double eps)
+             std::vector<Values> center, double eps)
       : f_(f), inputs_(inputs), upstream_(upstream), center_(std::move(center)), eps_(eps) {}
 
   static void put(Tensor x, const std::vector<double>& values) {
@@ -108,7 +102,7 @@ class Difference {
 
   const CheckedFunction& f_;
   const Tensors &inputs_, &upstream_;
-  std::vector<std::vector<double>> center_;  // f(x)
+  std::vector<Values> center_;  // f(x)
   double eps_;
 };
 
@@ -309,13 +303,27 @@ void find_cause(const CheckedFunction& f, const Tensors& inputs, const Tensors& 
 
 // Nothing can be said of a function that draws numbers which the check does not repeat.
 bool repeats_itself(const CheckedFunction& f, const Tensors& inputs,
-                    const std::vector<std::vector<double>>& before) {
-  const auto same = [](double a, double b) { return a == b || (std::isnan(a) && std::isnan(b)); };
+                    const std::vector<Values>& before) {
   const auto now = values_of(evaluate(f, inputs));
-  return std::equal(now.begin(), now.end(), before.begin(), before.end(),
-                    [&](const auto& a, const auto& b) {
-                      return std::equal(a.begin(), a.end(), b.begin(), b.end(), same);
-                    });
+  return std::equal(now.begin(), now.end(), before.begin(), before.end(), detail::checking::equal);
+}
+
+// Sees which nodes live on when all that a function returned is gone.
+struct Leaks : Observer {
+  std::vector<std::weak_ptr<Node>> nodes;
+  void op(const char*, const Tensors&, const Tensors& outputs, bool recorded) override {
+    if (recorded && outputs[0].slot()) nodes.push_back(outputs[0].slot()->node);
+  }
+};
+std::string leak_of(const CheckedFunction& f, const Tensors& inputs) {
+  Leaks leaks;
+  {
+    const Observe observe(leaks);
+    evaluate(f, inputs);
+  }
+  for (size_t i = leaks.nodes.size(); i-- > 0;)  // the newest one keeps those that it came from
+    if (const auto node = leaks.nodes[i].lock()) return node->name;
+  return {};
 }
 
 std::string name_of(size_t input, const GradcheckOptions& options) {
@@ -328,8 +336,8 @@ GradcheckReport check(const char* op, const CheckedFunction& f, const Tensors& i
   std::mt19937_64 random(options.seed);
   Tensors upstream;
   Grads analytic;
-  std::vector<std::vector<double>> center;
-  const std::vector<std::vector<double>> before = values_of(leaves);
+  std::vector<Values> center;
+  const std::vector<Values> before = values_of(leaves);
   {
     const Tensors outputs = evaluate(f, inputs);
     check_graph(op, f, inputs, leaves, outputs);
@@ -362,6 +370,12 @@ GradcheckReport check(const char* op, const CheckedFunction& f, const Tensors& i
     OpsCheck vjps = check_vjps([&] { evaluate(f, inputs); }, options.seed);
     report.ok = vjps.wrong.empty();
     if (!report.ok) report.ops = std::move(vjps);
+    if (const std::string leak = leak_of(f, inputs); report.ok && !leak.empty()) {
+      report.ok = false;
+      report.note = leak +
+                    " is never freed: its vjp, which it holds, captures its output (keep it as "
+                    "Saved::output), or the function keeps what it computed";
+    }
   } else if (options.finds_ops) {
     find_cause(f, inputs, leaves, options, report);
   }

@@ -20,79 +20,17 @@
 
 #include "autograd/basic_ops.h"
 #include "autograd/engine/observer.h"
+#include "autograd/inspect/values.h"
 #include "autograd/random/generator.h"
 
 namespace ink {
 namespace {
 
-using Values = std::vector<double>;
-using StoragePtr = std::shared_ptr<Storage>;
+using detail::checking::Aside, detail::checking::equal, detail::checking::in_f32,
+    detail::checking::places, detail::checking::random_values, detail::checking::StoragePtr,
+    detail::checking::tensor_like, detail::checking::Values, detail::checking::values_of,
+    detail::checking::whole, detail::checking::write;
 constexpr double kStep = 1e-6;
-
-// The check's own work is in no graph, and nobody watches it.
-struct Aside {
-  Aside() {
-    context().observers.clear();
-    context().grad_enabled = false;
-  }
-  ContextGuard guard;
-};
-
-Values values_of(const Tensor& x) {
-  const Aside aside;
-  return x.defined() ? x.tolist() : Values();
-}
-std::vector<Values> values_of(const std::vector<Tensor>& tensors) {
-  std::vector<Values> values;
-  for (const Tensor& x : tensors) values.push_back(values_of(x));
-  return values;
-}
-bool equal(const Values& a, const Values& b) {
-  return std::equal(a.begin(), a.end(), b.begin(), b.end(),
-                    [](double x, double y) { return x == y || (std::isnan(x) && std::isnan(y)); });
-}
-// Can f32 hold these?
-bool in_f32(const Values& values) {
-  return std::all_of(values.begin(), values.end(),
-                     [](double x) { return equal({x}, {static_cast<float>(x)}); });
-}
-Values random_values(size_t count, std::mt19937_64& random) {
-  std::normal_distribution<double> normal;
-  Values values(count);
-  for (double& value : values) value = normal(random);
-  return values;
-}
-Tensor tensor_like(const Tensor& x, const Values& values) {
-  const Aside aside;
-  return from_vector(values, x.shape()).to(x.device());
-}
-
-// Where the elements of a layout lie in its memory, in row-major order.
-std::vector<size_t> places(const Layout& layout) {
-  std::vector<size_t> list{static_cast<size_t>(layout.offset)};
-  for (int64_t d = 0; d < layout.sizes.size(); ++d) {
-    std::vector<size_t> longer;
-    for (const size_t place : list) {
-      for (int64_t i = 0; i < layout.sizes[d]; ++i)
-        longer.push_back(place + static_cast<size_t>(i * layout.strides[d]));
-    }
-    list = std::move(longer);
-  }
-  return list;
-}
-// All of a memory of f64, as a tensor of one dimension.
-Tensor whole(const StoragePtr& memory) {
-  const int64_t count = memory->bytes / static_cast<int64_t>(sizeof(double));
-  return Tensor(Array(memory, {{count}, {1}, 0}, f64));
-}
-// A graph that has saved this memory does not notice.
-void write(const StoragePtr& memory, const Values& values) {
-  const Aside aside;
-  const uint64_t version = memory->version;
-  Tensor to = whole(memory);
-  to.copy_(tensor_like(to, values));
-  memory->version = version;
-}
 
 // The memory of an input: an output of an earlier op, or that of a leaf.
 struct Memory {
@@ -332,6 +270,30 @@ std::optional<WrongGradient> check_calls(const Op& op, std::mt19937_64& random) 
   return {};
 }
 
+// The vjp while what it may read is another: it must notice (Saved throws), or not read it.
+std::optional<WrongGradient> check_watched(const Op& op, std::mt19937_64& random) {
+  for (const auto& [what, tensors] :
+       {std::pair("input ", &op.inputs), std::pair("output ", &op.outputs)}) {
+    for (size_t i = 0; i < tensors->size(); ++i) {
+      const Tensor& x = (*tensors)[i];
+      if (!x.defined() || x.dtype() != f64 || x.numel() == 0) continue;
+      const StoragePtr memory = x.storage();
+      const uint64_t version = memory->version++;
+      const Values before = values_of(whole(memory));
+      write(memory, random_values(before.size(), random));
+      auto wrong = compare(op, spread(op, op.upstream), op.dxs, {});
+      write(memory, before);
+      memory->version = version;
+      if (!wrong || !wrong->error.empty()) continue;
+      wrong->error = detail::joined({"reads its ", what, i,
+                                     " unwatched, and later writes into it go unnoticed: keep it "
+                                     "as Saved"});
+      return wrong;
+    }
+  }
+  return {};
+}
+
 // ---- further runs: one input of one op is moved
 
 class MovedRun : public Observer {
@@ -479,6 +441,7 @@ class Checker {
       return;
     }
     if (!op.wrong) op.wrong = check_calls(op, random_);
+    if (!op.wrong) op.wrong = check_watched(op, random_);
   }
 
   std::optional<WrongGradient> check_op(const Op& op) {

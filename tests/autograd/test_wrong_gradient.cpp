@@ -309,6 +309,47 @@ TEST(Gradcheck, NamesAnOpThatComputesInF32) {
   }
 }
 
+TEST(Gradcheck, NamesAVjpThatReadsWhatItHasNotSaved) {
+  const auto of_input = [](const Inputs& in) {
+    const Tensor x = in[0];
+    return record("test_kept", {x}, exp(x.detach()),
+                  [x](const Tensor& dy) -> Grads { return {dy * exp(x)}; });
+  };
+  expect_named([&](const Inputs& in) { return sin(of_input(in)); }, {leaf({2})},
+               "test_kept (2,): its vjp reads its input 0 unwatched, and later writes into it go "
+               "unnoticed: keep it as Saved\n");
+  const auto of_output = [](const Inputs& in) {
+    const Tensor y = exp(in[0].detach());
+    return record("test_kept", {in[0]}, y,
+                  [e = y.detach()](const Tensor& dy) -> Grads { return {dy * e}; });
+  };
+  expect_named(of_output, {leaf({2})}, "test_kept (2,): its vjp reads its output 0 unwatched");
+}
+
+// Frees the nodes that hold themselves.
+struct Unheld : Observer {
+  std::vector<std::weak_ptr<Node>> nodes;
+  void op(const char*, const Inputs&, const Inputs& outputs, bool) override {
+    if (outputs[0].slot()) nodes.push_back(outputs[0].slot()->node);
+  }
+  ~Unheld() override {
+    for (const auto& weak : nodes)
+      if (const auto node = weak.lock()) node->vjp = nullptr;
+  }
+};
+
+TEST(Gradcheck, NamesAnOpThatHoldsItself) {
+  Unheld unheld;
+  const Observe observe(unheld);
+  const auto op = [](const Inputs& in) {
+    const Tensor y = in[0].detach() * 2;
+    return record("test_held", {in[0]}, y,
+                  [y](const Tensor& dy) -> Grads { return {dy.reshape(y.shape()) * 2}; });
+  };
+  expect_named([&](const Inputs& in) { return sin(op({in[0] * 3})); }, {leaf({2})},
+               "test_held is never freed: its vjp, which it holds, captures its output");
+}
+
 TEST(Gradcheck, TriesUndefinedGradients) {
   using Pair = std::vector<Tensor>;
   const auto op = [](bool defined, const Inputs& in) {
@@ -575,6 +616,16 @@ TEST(GradcheckModule, LayersOfSeveralOutputs) {
   Scaled wrong("layer_norm");
   const Observe observe(wrong);
   EXPECT_FALSE(gradcheck_module(layer, randn({2, 3})));
+}
+
+TEST(GradcheckModule, NeedsFields) {
+  struct Bare : Module {
+    Linear a{2, 2};
+    Tensor operator()(const Tensor& x) const { return a(x); }
+  };
+  Bare bare;
+  const std::string error = error_of([&] { gradcheck_module(bare, randn({3, 2})); });
+  EXPECT_EQ(error.rfind("Bare: INK_FIELDS lacks a Linear", 0), 0u) << error;
 }
 
 TEST(GradcheckCommand, PrintsTheCauseFirst) {
