@@ -33,6 +33,17 @@ class InF64 {
   };
   std::vector<Kept> kept_;
 };
+// Tells the walk over a module's fields its size, so that members without INK_FIELDS are found.
+template <class M>
+struct Sized : Module {
+  M& module;
+  explicit Sized(M& m) : module(m) {}
+  std::vector<Field> fields() override {
+    std::vector<Field> list{module};
+    list[0].name = "module";
+    return list;
+  }
+};
 }  // namespace detail
 
 /// Checks the gradient of module(inputs...) with respect to each of its parameters and each
@@ -41,6 +52,7 @@ class InF64 {
 /// and gradients.
 template <class M, class... Tensors>
 GradcheckReport gradcheck_module(M& module, Tensors... inputs) {
+  detail::Sized<M>(module).parameters();  // throws if INK_FIELDS lacks one
   const detail::InF64 in_f64(module);
   std::vector<Tensor> checked;
   GradcheckOptions options;
