@@ -162,7 +162,7 @@ DType product_dtype(const Array& c, const Array& a, const Array& b) {
 const GemmUnit& unit_for(DType dtype, int64_t m, int64_t n, int64_t k) {
   const GemmUnit* unit = gemm_unit(dtype);
   if (unit != nullptr && unit->pays != nullptr && !unit->pays(dtype, m, n, k))
-    unit = gemm_unit(dtype, true);
+    unit = gemm_unit(dtype, true);  // the best one for small products
   return unit != nullptr ? *unit : *openblas_unit();
 }
 
@@ -197,14 +197,14 @@ void unit_products(const GemmUnit& unit, Array& c, const Array& a, const Array& 
 // Integers, which no unit multiplies. Rows are padded to whole vectors.
 void integer_products(Array& c, const Array& a, const Array& b, bool accumulate) {
   const int64_t m = c.size(-2), n = c.size(-1), k = a.size(-1), width = whole_vectors<int64_t>(n);
-  const auto live = [](const Array& y, const Array& x) {
+  const auto unpadded = [](const Array& y, const Array& x) {  // y without what pads x's rows
     return y.seen_as({x.shape(), y.strides(), 0});
   };
   const auto padded = [&](const Array& x, bool copied) {
     if (width == n && x.is_contiguous()) return x;
     Shape shape = x.shape();
     shape.back() = width;
-    Array y = Array::empty(shape, i64), elements = live(y, x);
+    Array y = Array::empty(shape, i64), elements = unpadded(y, x);
     if (copied && width > n) fill(y, 0);
     if (copied) copy(elements, x);
     return y;
@@ -224,7 +224,7 @@ void integer_products(Array& c, const Array& a, const Array& b, bool accumulate)
                                           to + row * width, width, accumulate);
                  }
                });
-  if (sums.storage() != c.storage()) copy(c, live(sums, c));
+  if (sums.storage() != c.storage()) copy(c, unpadded(sums, c));
 }
 
 // c = start + a b, where start is a row that is added to all, c itself (accumulate), or nothing.

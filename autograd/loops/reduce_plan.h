@@ -96,7 +96,7 @@ struct ReducePlan {
       if (size == 1) continue;
       if (y.shape()[d] != 1) {
         outer.add(size, step, y.strides()[d]);
-      } else if (step == 0 && size > 1) {
+      } else if (step == 0 && size > 1) {  // a size of 0 has no element to count
         repeats *= size;
       } else {
         outer_rows.add(size, step, 0);
@@ -110,7 +110,7 @@ struct ReducePlan {
     if (columns.size * rows.size < kFew && (columns.size == 1 || !outer.exchange(columns)))
       outer_rows.exchange(rows);
     total_rows = outer_rows.sizes.numel() * rows.size;
-    if (columns.size == 1) columns.step = rows.step;
+    if (columns.size == 1) columns.step = rows.step;  // a step from lane to lane
     const bool gapless = rows.step == columns.size * columns.step;
     const int64_t fold = gapless ? kLanes / std::max<int64_t>(columns.size, 1) : 0;
     lanes = columns.size * static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(fold)));

@@ -41,7 +41,7 @@ Tensor cat(const std::vector<Tensor>& tensors, int64_t dim) {
   }
   Tensor y = empty(shape, {dtype, tensors[0].device()});
   Layout part = y.layout();
-  std::vector<std::pair<int64_t, DType>> sizes;
+  std::vector<std::pair<int64_t, DType>> sizes;  // -1: skipped
   for (const Tensor& x : tensors) {
     sizes.emplace_back(skipped(x) ? -1 : x.shape()[d], x.dtype());
     if (skipped(x)) continue;
@@ -101,7 +101,8 @@ Tensor repeat(const Tensor& x, const Shape& times) {
             ", got ", times);
   for (int64_t n : times) INK_CHECK(n >= 0, "repeat: expected counts of 0 or more, got ", times);
   // Three dimensions at a time, the last ones first: (outer, 1, n, 1, n, 1, n) is expanded to
-  // (outer, times, n, times, n, times, n). An n takes in the dimensions after it.
+  // (outer, times, n, times, n, times, n), as a tensor has at most 8 dimensions. An n takes in the
+  // dimensions after it.
   Shape sizes = x.shape();
   while (sizes.size() < times.size()) sizes.insert(0, 1);
   Tensor y = reshape(x, sizes);

@@ -29,9 +29,9 @@ void gather(Array& y, const Array& x, const Array& ids, int64_t dim, const char*
       const T* from = in + offset[1];
       T* to = out + offset[0];
       const int64_t* id = places + offset[2];
-      if (si == 0 && sx == 1 && sy == 1) {
+      if (si == 0 && sx == 1 && sy == 1) {  // one id for the whole run, as in index_select
         std::copy_n(from + *id * step, n, to);
-      } else if (si == 1 && sx == 0 && sy == 1 && step == 1) {
+      } else if (si == 1 && sx == 0 && sy == 1 && step == 1) {  // an id each, into one line of x
 #pragma GCC unroll 8  // no vectors: the processor would split a gathered one into single loads
         for (int64_t i = 0; i < n; ++i) to[i] = from[id[i]];
       } else {
@@ -123,7 +123,7 @@ bool fits(const Shape& small, const Shape& large, int64_t except) {
   return true;
 }
 
-// As in PyTorch, ids without elements may have any shape.
+// As in PyTorch, ids without elements may have any shape, also one that does not fit.
 bool fits_nowhere(const Tensor& ids, const Tensor& x, int64_t dim) {
   return ids.numel() == 0 && !fits(ids.shape(), x.shape(), dim);
 }

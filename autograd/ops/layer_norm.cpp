@@ -119,7 +119,7 @@ void norm_backward(NormGradients& d, const Array& dy, const Array& x, const Arra
     const int64_t n = x.size(-1);
     const C *w = weight.data<C>(), *rstds = rstd.data<C>();
     const C* means = centred ? mean.data<C>() : nullptr;
-    const RowsIn<C> in(x), upstream(dy), before(d.accumulate ? d.dx : x);
+    const RowsIn<C> in(x), upstream(dy), before(d.accumulate ? d.dx : x);  // before: else not read
     const RowsOut<C> down(d.dx), branch(d.dbranch);
     const auto add_row = [=, accumulate = d.accumulate](int64_t row, C* dw, C* room) {
       const C *a = in.row(row, room), *g = upstream.row(row, room + n);
@@ -147,7 +147,7 @@ void norm_backward(NormGradients& d, const Array& dy, const Array& x, const Arra
         }
       };
       if (accumulate) {
-        before.row(row, to);
+        before.row(row, to);  // bf16 is converted into `to`; otherwise `to` is the row itself
         finish([&](int64_t i) { to[i] += slope(i); });
       } else {
         finish([&](int64_t i) { to[i] = slope(i); });
@@ -181,7 +181,7 @@ void add_norm(Array& sum, Array& y, Array& mean, Array& rstd, const Array& x, co
   }
   for_computed("add_norm", x.dtype(), [&]<class C>(C) {
     const int64_t n = x.size(-1);
-    const RowsIn<C> in(x), added(dropped), rounded(sum);
+    const RowsIn<C> in(x), added(dropped), rounded(sum);  // the norm is of the sum as it is stored
     const RowsOut<C> out(sum);
     normalise_rows<C>(y, mean, rstd, p, [=](int64_t row, C* room) {
       const C *a = in.row(row, room), *b = added.row(row, room + n);
@@ -319,6 +319,7 @@ static TensorPair add_norm(AddedNorm norm, const Tensor& left, const Tensor& rig
             left.shape(), " and ", right.shape());
   INK_CHECK(left.is_floating() && right.is_floating(), norm.name,
             ": expected floating dtypes, got ", left.dtype(), " and ", right.dtype());
+  // Recompute computes y again, which is for ops with one output.
   if (composed() || context().recompute || right.dtype() != autocast(left.dtype())) {
     const Tensor s = left + dropout(right, dropout_p);
     return {s,

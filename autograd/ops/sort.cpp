@@ -199,7 +199,7 @@ void sort_by(MakeKeys<typename Item::Key> make, Array& values, Array& indices, c
       }
       if (kept > count / kSome) {
         sort_items(items, other, key);
-      } else {
+      } else {  // of a heap, all are kept: nth_element has nothing to do
         std::nth_element(items.begin(), items.begin() + kept, items.end());
         std::sort(items.begin(), items.begin() + kept);
       }

@@ -89,7 +89,8 @@ def kernel_faults(files):
                 yield f"{path}: {name} takes more than {MOST_ARGUMENTS} arguments; give it a struct"
             if kind in ("KERNEL", "KERNEL_STRIDED") and not cpu.get(name, set()) & cuda.get(name, set()):
                 yield (f"{path}: {name} is defined in {sorted(cpu.get(name, []))} for the CPU and in "
-                       f"{sorted(cuda.get(name, []))} for CUDA; expected one file name")
+                       f"{sorted(cuda.get(name, []))} for CUDA; expected one file name: write the "
+                       "twin in cuda/, or declare the kernel with KERNEL_CPU")
     if count == 0:
         yield "autograd/kernels/: found no kernels"
 
