@@ -393,6 +393,9 @@ test_named() {
   done
   [[ -z $failed ]] || die "Tests of $1 failed. The lines above say which."
   say "All tests of $1 passed."
+  [[ ${programs[*]} == *test_ops* ]] ||
+    ! grep -qsE "^[A-Za-z]+ $snake\(" "$checkout"/autograd/{,basic_,fused_,more_}ops.h ||
+    say "Its gradients were not checked: train/cases/op_cases.cpp has no row \"$snake\"."
 }
 
 # check_once NN FILE: compiles what the reader wrote, and runs it.

@@ -175,7 +175,7 @@ void layer_norm(Array& y, Array& mean, Array& rstd, const Array& x, const NormPa
 void add_norm(Array& sum, Array& y, Array& mean, Array& rstd, const Array& x, const Array& branch,
               const NormParameters& p) {
   Array dropped = branch;
-  if (p.dropout.p > 0) {
+  if (p.dropout.p > 0) {  // a twin is compared with this; the op drops out first on a CPU
     dropped = Array::empty(branch.shape(), branch.dtype(), branch.device());
     dropout(dropped, branch, p.dropout.p, p.dropout.at);
   }

@@ -26,6 +26,7 @@ int main(int argc, char** argv) {
   }
   std::cout << seen.size() << " (op, dtype, inputs) recorded by the suite, " << missing
             << " of them unchecked\n";
+  if (missing > 0) std::cout << "Add a row of the op's name to train/cases/op_cases.cpp.\n";
   if (checked.empty()) std::cout << "nothing was checked: did test_ops run?\n";
   return missing > 0 || checked.empty();
 }

@@ -252,6 +252,10 @@ run 'a layer' -- test SoftMax --gtest_repeat=2; expect 0 'only SoftMax' 'repeat=
 for spelt in RMSNorm rms_norm; do run 'a layer' -- test $spelt; expect 0 'only RMSNorm'; done
 run 'a program' -- test bpe; expect 0 "test_bpe in $checkout --gtest_brief=1 --gtest_filter=*"
 called '^ninja -C .*/release test_bpe$'; lacks gradients
+lacks 'no row'
+mkdir "$checkout/autograd"; echo 'Tensor fused(const Tensor& x);' >"$checkout/autograd/ops.h"
+run 'an op without a row' -- test fused; expect 0
+last_line 'Its gradients were not checked: train/cases/op_cases.cpp has no row "fused".'
 run 'a failing test' TEST_CODE=1 -- test bpe
 expect 1; last_line 'Tests of bpe failed. The lines above say which.'
 run 'no such name' -- test nonsense; expect 2 "no op, layer or test has 'nonsense' in its name"
