@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <memory>
 #include <random>
 #include <utility>
@@ -78,6 +79,20 @@ inline void write(const StoragePtr& memory, const Values& values) {
   Tensor to = whole(memory);
   to.copy_(tensor_like(to, values));
   memory->version = version;
+}
+
+// A tensor of x's shape, whose elements lie `stride` apart: 1 is contiguous, 0 expanded. What lies
+// between them is nan, so that who reads it is seen.
+inline Tensor spread(const Tensor& x, const Values& values, int64_t stride) {
+  Layout layout{x.shape(), contiguous_strides(x.shape()), 0};
+  for (int64_t& s : layout.strides) s *= stride;
+  const Values nans(values.size() * 2 + 1, std::numeric_limits<double>::quiet_NaN());
+  Values memory = stride == 1 ? values : nans;
+  const auto at = places(layout);
+  for (size_t e = 0; e < values.size(); ++e) memory[at[e]] = values[e];
+  const Aside aside;
+  const Tensor flat = from_vector(memory, {static_cast<int64_t>(memory.size())}).to(x.device());
+  return Tensor(Array(flat.storage(), layout, f64));
 }
 
 }  // namespace ink::detail::checking

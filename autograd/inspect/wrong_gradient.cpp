@@ -10,7 +10,6 @@
 #include <algorithm>
 #include <cmath>
 #include <exception>
-#include <limits>
 #include <map>
 #include <memory>
 #include <optional>
@@ -116,19 +115,7 @@ struct AloneContext : VjpContext {
   std::vector<bool> added_;
 };
 
-// An upstream gradient for an output of this shape, whose elements lie `stride` apart: 1 is
-// contiguous, 0 expanded. What lies between them is nan, so that who reads it is seen.
-Tensor spread(const Tensor& y, const Values& values, int64_t stride) {
-  Layout layout{y.shape(), contiguous_strides(y.shape()), 0};
-  for (int64_t& s : layout.strides) s *= stride;
-  const Values nans(values.size() * 2 + 1, std::numeric_limits<double>::quiet_NaN());
-  Values memory = stride == 1 ? values : nans;
-  const auto at = places(layout);
-  for (size_t e = 0; e < values.size(); ++e) memory[at[e]] = values[e];
-  const Aside aside;
-  const Tensor flat = from_vector(memory, {static_cast<int64_t>(memory.size())}).to(y.device());
-  return Tensor(Array(flat.storage(), layout, f64));
-}
+using detail::checking::spread;
 Grads spread(const Op& op, const std::vector<Values>& upstream, int64_t stride = 1) {
   Grads dys;
   for (size_t k = 0; k < op.outputs.size(); ++k)

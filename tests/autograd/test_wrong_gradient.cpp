@@ -299,6 +299,24 @@ TEST(Gradcheck, NamesAVjpThatForgetsEps) {
   }
 }
 
+// A kernel that takes its input for contiguous.
+TEST(Gradcheck, NamesAnOpThatIsWrongForALayout) {
+  const auto raw = [](const Tensor& x) {  // 2 x
+    const auto* from = x.data<double>();
+    std::vector<double> twice(from, from + x.numel());
+    for (double& value : twice) value *= 2;
+    return from_vector(twice, x.shape());
+  };
+  const auto twice = test_op(raw, [](const Tensor& dy, const Tensor&) { return dy * 2; });
+  const std::string text = " gives something else where its input is not contiguous: let it read ";
+  expect_named(twice, {leaf({2, 3})}, "test_op" + text);
+  EXPECT_TRUE(gradcheck([&](const Inputs& in) { return twice({in[0].contiguous()}); }, leaf({3})));
+  const auto square = test_op([](const Tensor& x) { return x * x; },
+                              [=](const Tensor& dy, const Tensor& x) { return dy * raw(x); });
+  expect_named(square, {leaf({2, 3})}, "the vjp of test_op" + text);
+  EXPECT_TRUE(gradcheck([](const Inputs& in) { return in[0].view({6}); }, leaf({2, 3})));
+}
+
 TEST(Gradcheck, NamesAnOpThatComputesInF32) {
   const auto op = test_op([](const Tensor& x) { return exp(x.to(f32)).to(f64); },
                           [](const Tensor& dy, const Tensor& x) { return dy * exp(x); });
@@ -523,7 +541,7 @@ TEST(Gradcheck, OfFunctionsThatDraw) {
     return rand({3}).tolist();
   };
   const auto once = drawn([&] { masked({x}); });
-  EXPECT_EQ(drawn([&] { EXPECT_TRUE(gradcheck(masked, {x})); }), once);
+  EXPECT_EQ(drawn([&] { EXPECT_TRUE(gradcheck(masked, {x})) << gradcheck(masked, {x}); }), once);
   EXPECT_EQ(drawn([&] { EXPECT_TRUE(gradgradcheck(masked, {x})); }), once);
   const auto saved = [&](const Inputs& in) {
     return checkpoint([](const Tensor& a) { return sin(a) * randn({4}, f64); }, in[0]);
