@@ -328,58 +328,67 @@ std::string leak_of(const CheckedFunction& f, const Tensors& inputs) {
 
 // What each op, and each vjp, gives.
 struct Trace : Observer {
+  explicit Trace(const Tensors& others) : not_given(others) {}
+  const Tensors& not_given;
+  bool captures = false;  // does an op read one of these?
   std::vector<std::pair<std::string, std::vector<Values>>> steps;
-  void op(const char* name, const Tensors&, const Tensors& outputs, bool recorded) override {
-    if (recorded) steps.emplace_back(name, values_of(outputs));
+  void op(const char* name, const Tensors& inputs, const Tensors& outputs, bool recorded) override {
+    if (!recorded) return;
+    steps.emplace_back(name, values_of(outputs));
+    for (const Tensor& x : inputs)
+      for (const Tensor& other : not_given)
+        captures |= x.defined() && x.storage() == other.storage();
   }
   void after_vjp(const Node& node, const Grads& grads) override {
     steps.emplace_back(std::string("the vjp of ") + node.name, values_of(grads));
   }
 };
 // The first op or vjp that gives something else where inputs are not contiguous; empty: none, or
-// the function refuses such inputs, or runs other ops.
+// the function refuses such inputs, runs other ops, or reaches inputs by itself.
 std::string depends_on_layout(const CheckedFunction& f, const Tensors& inputs,
-                              const Tensors& upstream) {
-  const auto trace_of = [&](const Tensors& in) {
-    Trace trace;
+                              const Tensors& leaves, const Tensors& upstream) {
+  const auto run = [&](const Tensors& in, const Tensors& wanted, Trace& trace) {
     const Observe observe(trace);
-    Tensors given, leaves;
+    Tensors given;
     for (const Tensor& u : upstream) given.push_back(u.defined() ? u.detach().clone() : Tensor());
-    for (const Tensor& x : in)
-      if (x.defined() && x.requires_grad()) leaves.push_back(x);
-    analytic_gradients(evaluate(f, in), given, leaves, false);
-    return trace.steps;
+    analytic_gradients(evaluate(f, in), given, wanted, false);
   };
   const auto close = [](double a, double b) {
     return std::abs(a - b) <= 1e-9 * (1 + std::abs(a)) || detail::checking::equal({a}, {b});
   };
-  Tensors spaced = inputs;
-  for (Tensor& x : spaced)
-    if (x.defined() && x.requires_grad())
-      x = detail::checking::spread(x, values_of(x), 2).requires_grad_();
+  Tensors spaced = inputs, wanted;
+  for (Tensor& x : spaced) {
+    if (!x.defined() || !x.requires_grad()) continue;
+    x = detail::checking::spread(x, values_of(x), 2).requires_grad_();
+    wanted.push_back(x);
+  }
+  const Tensors none;
+  Trace usual(none), other(leaves);
   try {
-    const auto steps = trace_of(inputs), others = trace_of(spaced);
-    for (size_t i = 0; i < std::min(steps.size(), others.size()); ++i) {
-      const auto& [name, values] = steps[i];
-      const auto& [other, found] = others[i];
-      if (name != other || values.size() != found.size()) return {};
-      for (size_t k = 0; k < values.size(); ++k)
-        if (!std::equal(values[k].begin(), values[k].end(), found[k].begin(), found[k].end(),
-                        close))
-          return name;
-    }
+    run(inputs, leaves, usual);
+    run(spaced, wanted, other);
   } catch (const Error&) {
+    return {};
+  }
+  for (size_t i = 0; i < std::min(usual.steps.size(), other.steps.size()); ++i) {
+    const auto& [name, values] = usual.steps[i];
+    const auto& [other_name, found] = other.steps[i];
+    if (other.captures || name != other_name || values.size() != found.size()) return {};
+    for (size_t k = 0; k < values.size(); ++k)
+      if (!std::equal(values[k].begin(), values[k].end(), found[k].begin(), found[k].end(), close))
+        return name;
   }
   return {};
 }
 
 // What an op whose gradients are right may do wrong all the same.
-std::string other_fault(const CheckedFunction& f, const Tensors& inputs, const Tensors& upstream) {
+std::string other_fault(const CheckedFunction& f, const Tensors& inputs, const Tensors& leaves,
+                        const Tensors& upstream) {
   if (const std::string leak = leak_of(f, inputs); !leak.empty())
     return leak +
            " is never freed: its vjp, which it holds, captures its output (keep it as "
            "Saved::output), or the function keeps what it computed";
-  if (const std::string op = depends_on_layout(f, inputs, upstream); !op.empty())
+  if (const std::string op = depends_on_layout(f, inputs, leaves, upstream); !op.empty())
     return op +
            " gives something else where its input is not contiguous: let it read "
            "x.contiguous()";
@@ -430,7 +439,7 @@ GradcheckReport check(const char* op, const CheckedFunction& f, const Tensors& i
     OpsCheck vjps = check_vjps([&] { evaluate(f, inputs); }, options.seed);
     report.ok = vjps.wrong.empty();
     if (!report.ok) report.ops = std::move(vjps);
-    if (report.ok) report.note = other_fault(f, inputs, upstream);
+    if (report.ok) report.note = other_fault(f, inputs, leaves, upstream);
     report.ok = report.ok && report.note.empty();
   } else if (options.finds_ops) {
     find_cause(f, inputs, leaves, options, report);

@@ -71,7 +71,8 @@ using CheckedFunction = std::function<std::vector<Tensor>(const std::vector<Tens
 /// draws the same random numbers each time: default_generator() then stands as after one call, and
 /// the random position of dropout as before it. (A thread that checks while others draw sets
 /// context().generator to one of its own.) The vjp of each op that ran must also be right however
-/// its upstream gradients come (check_vjps). If the check fails, check_ops finds the op at fault.
+/// its upstream gradients come (check_vjps), no op may keep itself alive, and inputs that are not
+/// contiguous must give the same. If the check fails, check_ops finds the op at fault.
 /// At a point without a derivative, such as relu at 0, it fails and says so. Throws on f32 and bf16
 /// inputs that require grad and outputs computed from them, when there is no input to check, and
 /// when no output depends on them in the graph.

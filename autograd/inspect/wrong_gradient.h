@@ -17,7 +17,8 @@
 
 namespace ink {
 
-/// An op whose vjp does not return the derivative of what the op computed, throws, or writes dy.
+/// An op whose vjp does not return the derivative of what the op computed, throws, or writes or
+/// reads what it must not.
 struct WrongGradient {
   /// What the op's definition (Composed) does: it passes, so the op's own vjp, or a kernel that it
   /// calls, is wrong; it fails at another op; or the op has none.
@@ -30,7 +31,7 @@ struct WrongGradient {
   double analytic = 0;  // that gradient times a random direction,
   double numeric = 0;   // and the same by differences
   std::string when;     // "where it adds to a sum": where alone it is wrong; empty: always
-  std::string error;    // what the vjp throws there; or that it writes dy
+  std::string error;    // what the vjp throws there, or what it must not do
   Definition definition = not_known;
   std::string fails_at;  // the op in its definition that fails
 };
@@ -56,7 +57,8 @@ struct OpsCheck {
 OpsCheck check_ops(const std::function<void()>& forward, uint64_t seed = 1);
 /// Runs `forward` once, and the vjp of each op with upstream gradients as a walk may bring them:
 /// sums to add to, gradients that are not contiguous, expanded or undefined. What the vjp returns
-/// must be the same, and it must not write dy.
+/// must be the same. It must write neither dy nor its op's tensors, and read no f64 tensor of these
+/// that it has not saved (Saved).
 OpsCheck check_vjps(const std::function<void()>& forward, uint64_t seed = 1);
 
 }  // namespace ink

@@ -315,6 +315,9 @@ TEST(Gradcheck, NamesAnOpThatIsWrongForALayout) {
                               [=](const Tensor& dy, const Tensor& x) { return dy * raw(x); });
   expect_named(square, {leaf({2, 3})}, "the vjp of test_op" + text);
   EXPECT_TRUE(gradcheck([](const Inputs& in) { return in[0].view({6}); }, leaf({2, 3})));
+  const Tensor w = leaf({2});  // an input that the function reaches by itself
+  EXPECT_TRUE(gradcheck([&](const Inputs& in) { return linear(w, in[1]); }, {w, leaf({3, 2})}));
+  EXPECT_TRUE(gradcheck([&](const Inputs& in) { return sum(in[0] * w) + layer_norm(w); }, w));
 }
 
 TEST(Gradcheck, NamesAnOpThatComputesInF32) {
