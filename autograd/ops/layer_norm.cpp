@@ -175,7 +175,7 @@ void layer_norm(Array& y, Array& mean, Array& rstd, const Array& x, const NormPa
 void add_norm(Array& sum, Array& y, Array& mean, Array& rstd, const Array& x, const Array& branch,
               const NormParameters& p) {
   Array dropped = branch;
-  if (p.dropout.p > 0) {  // a twin is compared with this; the op drops out first on a CPU
+  if (p.dropout.p > 0) {
     dropped = Array::empty(branch.shape(), branch.dtype(), branch.device());
     dropout(dropped, branch, p.dropout.p, p.dropout.at);
   }
@@ -325,7 +325,7 @@ static TensorPair add_norm(AddedNorm norm, const Tensor& left, const Tensor& rig
     return {s,
             norm.centred ? layer_norm(s, weight, bias, norm.eps) : rms_norm(s, weight, norm.eps)};
   }
-  if (dropout_p != 0 && (left.device().is_cpu() || context().imitate_torch))
+  if (dropout_p != 0 && context().imitate_torch)  // whose masks the kernel does not draw
     return add_norm(norm, left, dropout(right, dropout_p), weight, bias, 0);
   norm.drop = {dropout_p, dropout_p != 0 ? next_mask(right, dropout_p) : RandomPosition()};
   const Tensor x = left.contiguous(), branch = right.contiguous();
