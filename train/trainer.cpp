@@ -154,8 +154,6 @@ Trainer::Trainer(const TrainConfig& config, const std::optional<SavedRun>& saved
   check_loss(*model_, config_);
   check_cache(*model_, config_);
   model_->z_loss = config_.z_loss;
-  INK_CHECK(!config_.shard_optimizer || processes().size() == 1 || device_.is_cpu(),
-            "shard_optimizer: expected device cpu in several processes, got ", config_.device);
   if (config_.shard_optimizer && processes().size() > 1) make_shards();
   check_own_memory();
   optimizer_ = optimizer_of(shards_ ? shards_->own() : model_->named_parameters());
@@ -624,12 +622,19 @@ nlohmann::json Trainer::saved_config() const {
   return config;
 }
 
-// That of one program, at process 0; others send it theirs, and have none.
+// That of one program, at process 0, on the CPU; others send it theirs, and have none.
 NamedTensors Trainer::whole_optimizer_state() {
   if (!shards_) return optimizer_->state();
   const Ordered together(Order::save);
   NamedTensors whole;
-  if (processes().leads()) whole = optimizer_of(model_->named_parameters())->state();
+  if (processes().leads()) {
+    NamedTensors parameters = model_->named_parameters();
+    for (auto& [name, value] : parameters)
+      if (!device_.is_cpu())
+        value =
+            empty(value.shape(), {value.dtype(), cpu_device}).requires_grad_(value.requires_grad());
+    whole = optimizer_of(parameters)->state();
+  }
   shards_->gather_state(optimizer_->state(), whole);
   return whole;
 }

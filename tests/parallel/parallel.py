@@ -465,6 +465,7 @@ def cuda(whole=0):
     os.environ["INKLING_NCCL"] = os.path.join(os.path.dirname(PROGRAM), "tests", "libnccl_stand_in.so")
     TRAIN[:] = train("--device", "cuda", "--final_eval", "off", "--max_iters", "8", "--eval_interval", "2")
     same_as_one([("bfloat16, an average", "--dtype bfloat16 --ema 0.9", (3,), 1)])
+    same_as_one([("sharded moments", "--grad_clip 0.1", (3,), 1)], "--shard_optimizer", "true")
     if whole:
         cuda_whole()
     with tempfile.TemporaryDirectory() as folder:
@@ -473,7 +474,6 @@ def cuda(whole=0):
             check(name, ran.returncode != 0 and says in ran.stderr, ran)
 
         fails("no NCCL: what to install is said", "several processes on GPUs need NCCL: /none", INKLING_NCCL="/none")
-        fails("sharded moments", "shard_optimizer: expected device cpu", "--shard_optimizer", "true")
         fails("one GPU for two", "Duplicate GPU detected", INKLING_STAND_IN_DUPLICATE="1")
         fails("a transfer that fails later", " of 2 on ", INKLING_STAND_IN_FAILS="12")
 
@@ -481,6 +481,8 @@ def cuda(whole=0):
 def cuda_whole():
     same_as_one([("AdamW", "", (4,), 1), ("accumulation, two parts", "--gradient_accumulation_steps 2", (2,), 2)])
     same_as_one([("sums in bfloat16", "--optimizer muon", (3,), 1)], shared=("--wire_dtype", "bfloat16"))
+    same_as_one([("sharded Muon, an average", "--optimizer muon --ema 0.9", (4,), 1),
+                 ("sharded, two parts", "--gradient_accumulation_steps 2", (2,), 2)], "--shard_optimizer", "true")
     # Each tensor that is freed makes its process wait for all of its GPU, and so for transfers under way.
     os.environ["INKLING_CUDA_ALLOCATOR"] = "direct"
     same_as_one([("hosts that wait for their GPUs", "--n_layer 2 --n_embd 360 --block_size 8 --batch_size 4 --max_iters 2 "
@@ -489,8 +491,8 @@ def cuda_whole():
     with tempfile.TemporaryDirectory() as folder:
         whole, out = os.path.join(folder, "whole"), os.path.join(folder, "out")
         run(alone("--batch_parts", "4", "--out_dir", whole))
-        for n, steps in ((2, 4), (4, 6), (1, 8)):
-            ran = run(together(n, "--batch_parts", str(4 // n), "--max_iters", str(steps),
+        for n, steps, shards in ((2, 4, "true"), (4, 6, "false"), (2, 7, "true"), (1, 8, "true")):
+            ran = run(together(n, "--batch_parts", str(4 // n), "--max_iters", str(steps), "--shard_optimizer", shards,
                                *([] if steps == 4 else ["--init_from", "resume"]), "--out_dir", out))
             check(f"goes on in {n} processes", ran.returncode == 0 and "last bits" not in ran.stderr, ran)
         check("the result of one process", result(whole)[:2] == result(out)[:2])

@@ -15,12 +15,14 @@
 #include <dlfcn.h>
 
 #include <array>
+#include <chrono>
 #include <cstdlib>
 #include <cstring>
 #include <deque>
 #include <map>
 #include <optional>
 #include <span>
+#include <thread>
 #include <utility>
 
 #include "autograd/base/check.h"
@@ -191,6 +193,8 @@ class NcclLinks : public DeviceLinks {
   bool is_past(const Move& move) {
     int result = nccl::kSuccess;
     nccl::check(nccl_.CommGetAsyncError(move.link->comm, &result), move.link->comm, "state");
+    // The process that has ended says why, and ends all; this one speaks if it does not.
+    if (result == nccl::kRemoteError) std::this_thread::sleep_for(std::chrono::seconds(3));
     if (result != nccl::kInProgress) nccl::check(result, move.link->comm, "a transfer");
     return move.launched && backend_.is_past(move.mark);
   }
@@ -288,7 +292,8 @@ static_assert(alike<UniqueId, ncclUniqueId> && sizeof(Config) <= sizeof(ncclConf
 static_assert(offsetof(Config, magic) == offsetof(ncclConfig_t, magic) &&
               offsetof(Config, version) == offsetof(ncclConfig_t, version) &&
               offsetof(Config, blocking) == offsetof(ncclConfig_t, blocking));
-static_assert(ncclSuccess == kSuccess && ncclInProgress == kInProgress && ncclInt8 == kBytes &&
+static_assert(ncclSuccess == kSuccess && ncclRemoteError == kRemoteError &&
+              ncclInProgress == kInProgress && ncclInt8 == kBytes &&
               NCCL_CONFIG_UNDEF_INT == INT_MIN);
 
 }  // namespace

@@ -34,7 +34,8 @@ struct Config {
   int blocking = 0;                 // calls return at once, so that we can give up
   int of_later_versions = INT_MIN;  // which is "not set"
 };
-inline constexpr int kSuccess = 0, kInProgress = 7, kBytes = 0;  // ncclResult_t, ncclDataType_t
+inline constexpr int kSuccess = 0, kRemoteError = 6, kInProgress = 7;  // ncclResult_t
+inline constexpr int kBytes = 0;                                       // ncclDataType_t
 
 struct Library {
   int (*GetVersion)(int* version);

@@ -9,14 +9,15 @@
 #include "autograd/base/context.h"
 #include "autograd/base/parallel.h"
 #include "autograd/basic_ops.h"
+#include "autograd/kernels/optimizer.h"
 #include "autograd/loops/optimizer.h"
 #include "train/parallel/sum.h"
 
 namespace ink {
 namespace {
 
-constexpr size_t kValuesPiece = 1 << 18;  // bytes
-constexpr size_t kValuesAhead = 4;        // pieces on their way, as in sum.cpp
+// Bytes of a piece of the weights, and pieces on their way, as in sum.cpp.
+constexpr size_t kValuesPiece = 1 << 18, kDeviceValues = 1 << 22, kValuesAhead = 4;
 
 std::span<std::byte> bytes_of(Tensor x) {
   const auto size = static_cast<size_t>(x.numel() * size_of(x.dtype()));
@@ -50,7 +51,8 @@ int64_t Shards::Rows::owner(int64_t element) const {
 // row, and otherwise at its nearer end.
 Shards::Shards(const NamedTensors& parameters, const NamedTensors& updated, Processes& processes,
                const CostOf& cost)
-    : processes_(processes) {
+    : processes_(processes),
+      device_(parameters.empty() ? cpu_device : parameters[0].second.device()) {
   const int64_t n = processes.size(), rank = processes.rank();
   std::vector<double> costs;
   double total = 0, before = 0;
@@ -90,7 +92,9 @@ Shards::Shards(const NamedTensors& parameters, const NamedTensors& updated, Proc
 }
 
 // The norm is summed in blocks of all gradients, and a process sums those that begin in its rows.
+// (On a GPU each process has all gradients, and sums them as one process does.)
 std::vector<int64_t> Shards::ends(const std::vector<int64_t>& starts) const {
+  if (!device_.is_cpu()) return {};
   std::vector<int64_t> result(static_cast<size_t>(processes_.size()));
   for (size_t i = 0; i < all_.size(); ++i)
     for (int64_t k = 0; k < processes_.size(); ++k)
@@ -120,8 +124,8 @@ Tensor Shards::take_gradients() {
     if (one.begin(rank) < one.end(rank))
       (next++)->second.set_grad(g.defined() ? one.of(g, rank) : Tensor());
     one.value.set_grad({});
-    if (!g.defined()) continue;
-    grads.push_back(g.contiguous());
+    grads.push_back(g.defined() ? g.contiguous() : g);
+    if (!g.defined() || !device_.is_cpu()) continue;
     const auto* data = std::as_const(grads.back()).data<float>();
     for (int64_t at = 0, n = 0; at < g.numel(); at += n) {
       n = std::min(g.numel() - at, cpu::kNormBlock - joined % cpu::kNormBlock);
@@ -129,6 +133,13 @@ Tensor Shards::take_gradients() {
       if (one.owner(at) == rank) mine.push_back(pieces.size());
       pieces.push_back({data + at, one.owner(at), n, joined % cpu::kNormBlock == 0});
     }
+  }
+  if (!device_.is_cpu()) {
+    const Tensor norm = zeros({}, {f64, device_}), finite = ones({}, {boolean, device_});
+    const Arrays all(grads.begin(), grads.end());
+    kernel::gradient_norm({norm, norm, zeros_like(norm), finite, zeros({2}, {i64, device_})}, all,
+                          {}, 0);
+    return norm;
   }
   std::string sums(mine.size() * sizeof(double), '\0');
   parallel_for(std::ssize(mine), 16, [&](int64_t begin, int64_t end) {
@@ -155,39 +166,61 @@ std::vector<std::span<std::byte>> Shards::values_of(int64_t process) {
   std::vector<std::span<std::byte>> pieces;
   for (const Rows& one : all_)
     if (one.begin(process) < one.end(process))
-      for_pieces(bytes_of(one.of(one.value.detach(), process)), kValuesPiece,
+      for_pieces(bytes_of(one.of(one.value.detach(), process)),
+                 device_.is_cpu() ? kValuesPiece : kDeviceValues,
                  [&](std::span<std::byte> piece) { pieces.push_back(piece); });
   return pieces;
 }
 
-// A ring: each process passes on what comes from the left, but for what the right one has made.
+// What a process has, and what comes, goes on to the next. The processes stand in a ring, where
+// none passes on what the next has made. GPUs have links to neighbours alone: rows go up and down.
 void Shards::share_values() {
   const NoGrad no_grad;
   const double start = seconds_now();
-  const int64_t n = processes_.size(), rank = processes_.rank(), right = (rank + 1) % n,
-                left = (rank + n - 1) % n;
-  std::vector<std::pair<std::span<std::byte>, bool>> come;  // and does it go on?
-  std::vector<std::span<std::byte>> go = values_of(rank);
-  std::vector<Processes::Transfer> receives, sends;
-  for (int64_t step = 1; step < n; ++step) {
-    const int64_t from = (rank + n - step) % n;
-    for (const std::span<std::byte> piece : values_of(from)) {
-      come.emplace_back(piece, from != right);
-      receives.push_back(processes_.start_receive(left, piece));
+  const int64_t n = processes_.size(), rank = processes_.rank();
+  struct Way {
+    int64_t to;  // a process; -1: none
+    std::vector<std::span<std::byte>> go = {};
+    std::vector<std::pair<std::span<std::byte>, bool>> come = {};  // and does it go on?
+    std::vector<Processes::Transfer> receives = {}, sends = {};
+    size_t received = 0, sent = 0;
+  };
+  // The rows of `count` processes come: those of the next one at `step`, which passes on others.
+  const auto way = [&](int64_t to, int64_t count, int64_t step) {
+    Way one{to};
+    if (to >= 0) one.go = values_of(rank);
+    for (int64_t k = 1; k <= count; ++k) {
+      const int64_t owner = (rank + k * step + n) % n;
+      for (const std::span<std::byte> piece : values_of(owner)) {
+        one.come.emplace_back(piece, to >= 0 && owner != to);
+        one.receives.push_back(processes_.start_receive((rank + step + n) % n, piece, device_));
+      }
     }
-  }
-  size_t received = 0, sent = 0;
+    return one;
+  };
+  std::vector<Way> ways;
+  if (device_.is_cpu())
+    ways = {way((rank + 1) % n, n - 1, -1)};
+  else
+    ways = {way(rank + 1 < n ? rank + 1 : -1, rank, -1), way(rank - 1, n - 1 - rank, 1)};
   processes_.wait([&](bool& moved) {
-    if (received < come.size() && processes_.is_done(receives[received])) {
-      if (come[received].second) go.push_back(come[received].first);
-      ++received, moved = true;
+    bool done = true;
+    for (Way& one : ways) {
+      if (one.received < one.come.size() &&
+          processes_.is_done(one.receives[one.received], device_)) {
+        const auto& [piece, goes_on] = one.come[one.received++];
+        if (goes_on) one.go.push_back(piece);
+        moved = true;
+      }
+      if (one.sent < one.sends.size() && processes_.is_done(one.sends[one.sent], device_))
+        ++one.sent, moved = true;
+      if (one.sends.size() < one.go.size() && one.sends.size() - one.sent < kValuesAhead) {
+        one.sends.push_back(processes_.start_send(one.to, one.go[one.sends.size()], device_));
+        moved = true;
+      }
+      done = done && one.received == one.come.size() && one.sent == one.go.size();
     }
-    if (sent < sends.size() && processes_.is_done(sends[sent])) ++sent, moved = true;
-    if (sends.size() < go.size() && sends.size() - sent < kValuesAhead) {
-      sends.push_back(processes_.start_send(right, go[sends.size()]));
-      moved = true;
-    }
-    return received == come.size() && sent == go.size();
+    return done;
   });
   processes_.times.travel += seconds_now() - start;
   processes_.times.wait += seconds_now() - start;
@@ -208,8 +241,10 @@ void Shards::gather_state(const NamedTensors& own_state, const NamedTensors& who
   constexpr size_t kMost = 1 << 28;  // bytes
   const bool leads = processes_.leads();
   std::vector<Processes::Transfer> sends;
+  std::vector<Tensor> sent;
   const auto give = [&](const Tensor& from) {
-    for_pieces(bytes_of(from), kMost, [&](std::span<std::byte> piece) {
+    sent.push_back(from.to(cpu_device));
+    for_pieces(bytes_of(sent.back()), kMost, [&](std::span<std::byte> piece) {
       sends.push_back(processes_.start_send(0, piece));
     });
   };
@@ -227,11 +262,11 @@ void Shards::gather_state(const NamedTensors& own_state, const NamedTensors& who
   for (const auto& [name, to] : whole) {
     const Rows* one = find(name);
     const bool is_mine = mine != own_state.end() && mine->first == name;
-    if (one == nullptr) Tensor(to).copy_(mine->second);
+    if (one == nullptr) Tensor(to).copy_(mine->second.to(cpu_device));
     for (int64_t k = 0; one != nullptr && k < processes_.size(); ++k) {
       if (!has(*one, k) || (is_count(name) && one->owner(0) != k)) continue;
       Tensor part = is_count(name) ? to : one->of(to, k);
-      if (k == 0) part.copy_(mine->second);
+      if (k == 0) part.copy_(mine->second.to(cpu_device));
       std::vector<Processes::Transfer> receives;
       if (k > 0)
         for_pieces(bytes_of(part), kMost, [&](std::span<std::byte> piece) {

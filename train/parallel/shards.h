@@ -22,9 +22,9 @@ struct UpdateCost {
 class Shards {
  public:
   using CostOf = std::function<UpdateCost(const std::string& name, const Tensor& value)>;
-  /// parameters: f32 leaves on the CPU that require grad, in the order in which sums of gradients
-  /// travel (sum.h). Each process gets consecutive rows of all of them, of about the same cost.
-  /// updated: the same in the optimizer's order. Throws if there are too few for a process.
+  /// parameters: f32 leaves on one device that require grad, in the order in which sums of
+  /// gradients travel (sum.h). Each process gets consecutive rows of all of them, of about the same
+  /// cost. updated: the same in the optimizer's order. Throws if there are too few for a process.
   Shards(const NamedTensors& parameters, const NamedTensors& updated, Processes& processes,
          const CostOf& cost);
 
@@ -33,7 +33,7 @@ class Shards {
   const NamedTensors& own() const { return own_; }
   const std::vector<Tensor>& parameters() const { return parameters_; }
   /// By process, how many elements of the parameters, from the first, it needs the gradients of;
-  /// starts: of each in the sum of gradients, and the end.
+  /// none: of all. starts: of each in the sum of gradients, and the end.
   std::vector<int64_t> ends(const std::vector<int64_t>& starts) const;
 
   /// Moves the parameters' gradients to own(). Returns the norm of all gradients, f64 (), with the
@@ -41,8 +41,8 @@ class Shards {
   Tensor take_gradients();
   /// Each process gets the rows that the others have updated.
   void share_values();
-  /// Fills `whole`, the state of an optimizer of all parameters, at process 0, from the states of
-  /// own()'s optimizers; those of other processes are empty.
+  /// Fills `whole`, the state of an optimizer of all parameters, on the CPU, at process 0, from the
+  /// states of own()'s optimizers; those of other processes are empty.
   void gather_state(const NamedTensors& own_state, const NamedTensors& whole);
   /// This process's part of such a state.
   NamedTensors own_part(const NamedTensors& whole) const;
@@ -64,6 +64,7 @@ class Shards {
   std::vector<std::span<std::byte>> values_of(int64_t process);
 
   Processes& processes_;
+  const Device device_;
   std::vector<Rows> all_;        // in the order in which sums travel
   std::vector<size_t> updated_;  // places in all_, in the optimizer's order
   std::vector<Tensor> parameters_;
