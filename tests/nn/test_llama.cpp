@@ -248,6 +248,74 @@ TEST(Llama, SoftcapBoundsLogits) {
   EXPECT_TRUE(allclose(capped.loss(ids, ids), cross_entropy(capped(ids), ids)));
 }
 
+// In training, dropout takes from the weights of attention and from both branches.
+TEST(Llama, DropsWeightsAndBranchesInTraining) {
+  const ContextGuard guard;
+  for (const bool parallel : {false, true}) {
+    manual_seed(6);
+    LlamaConfig c = small();
+    c.n_kv_head = 4;
+    c.parallel_block = parallel;
+    c.dropout = 0.4;
+    Llama model(c);
+    const Tensor ids = randint(13, {2, 6});
+    context().random = {.seed = 5};
+    const Tensor y = model(ids);
+    context().random = {.seed = 5};
+    Tensor x = model.model.embed_tokens(ids);
+    for (const LlamaBlock& block : model.model.layers) {
+      const Tensor normed = block.input_layernorm(x);
+      const LlamaAttention& a = block.self_attn;
+      const auto heads = [](const Tensor& t) { return t.view({2, 6, 4, 4}).transpose(1, 2); };
+      const Tensor q = model.model.rotary_emb(heads(a.q_proj(normed)), 0),
+                   k = model.model.rotary_emb(heads(a.k_proj(normed)), 0);
+      const Tensor weights = dropout(attention_weights(q, k, {.is_causal = true}), 0.4),
+                   mixed = matmul(weights, heads(a.v_proj(normed)));
+      const Tensor attended = a.o_proj(mixed.transpose(1, 2).reshape({2, 6, 16}));
+      if (parallel) {
+        x = x + dropout(attended + block.mlp(normed), 0.4);
+      } else {
+        x = x + dropout(attended, 0.4);
+        x = x + dropout(block.mlp((*block.post_attention_layernorm)(x)), 0.4);
+      }
+    }
+    EXPECT_TRUE(allclose(y, model.lm_head(model.model.norm(x)), 1e-5, 1e-6)) << parallel;
+    model.eval();
+    EXPECT_EQ(model(ids).tolist(), model(ids).tolist());
+  }
+}
+
+TEST(Llama, KnowsItsSizesAndWhereItStarts) {
+  manual_seed(7);
+  for (const LlamaConfig& c : variants()) {
+    int64_t elements = 0;
+    for (const auto& [name, p] : Llama(c).named_parameters())
+      if (p.dim() == 2) elements += p.numel();
+    EXPECT_EQ(c.num_parameters(), elements);
+  }
+  LlamaConfig c = small();
+  EXPECT_EQ(c.checked().intermediate_size, 64);
+  c.n_embd = 64, c.n_layer = 8;
+  const Llama model(c);
+  const LlamaBlock& block = model.model.layers[7];
+  const auto deviation = [](const Tensor& x) { return std::sqrt(mean(square(x)).item()); };
+  EXPECT_NEAR(deviation(block.mlp.up_proj.weight), 0.02, 0.002);
+  for (const Linear* into_residual : {&block.mlp.down_proj, &block.self_attn.o_proj})
+    EXPECT_NEAR(deviation(into_residual->weight), 0.02 / 4, 0.0005);
+}
+
+TEST(Llama, TheZLossIsOfTrainingAlone) {
+  Llama model(small());
+  const Tensor ids = randint(13, {2, 5});
+  model.z_loss = 0.5;
+  const Tensor logits = model(ids).detach();
+  const double plain = cross_entropy(logits, ids).item(),
+               with_z = cross_entropy(logits, ids, -100, Reduction::mean, 0.5).item();
+  EXPECT_NEAR(model.loss(ids, ids).item(), with_z, 1e-5);
+  model.eval();
+  EXPECT_NEAR(model.loss(ids, ids).item(), plain, 1e-5);
+}
+
 TEST(Llama, AttentionWeightsSumToOneAndAreCausal) {
   manual_seed(5);
   Llama model(small());

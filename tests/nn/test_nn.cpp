@@ -184,8 +184,13 @@ TEST(Module, TakesMemoryThatNobodyElseCanSee) {
   EXPECT_EQ(place(value), own);
   EXPECT_EQ(place(value.detach()), own);
   EXPECT_EQ(place(from_blob(given, {3, 2}, value.options(), [](void*) {})), own);
-  EXPECT_EQ(place(ones({2, 3}).transpose(0, 1)), own);
-  EXPECT_EQ(place(ones({4, 2}).narrow(0, 1, 3)), own);
+  for (const auto& view_of : {+[] {
+                                return ones({2, 3}).transpose(0, 1);
+                              },
+                              +[] {
+                                return ones({4, 2}).narrow(0, 1, 3);
+                              }})
+    EXPECT_EQ(place(view_of()), own);  // it alone holds the memory
   EXPECT_EQ(place(std::move(value)), given);
 }
 
@@ -292,7 +297,9 @@ TEST(Module, MovesAndKeepsItsHandles) {
   const Tensor weight = a.in.weight;
   const Tensor x = randn({2, 3});
   const Values y = a(x).tolist();
+  a.eval();
   const Net b = std::move(a);
+  EXPECT_FALSE(b.training);
   EXPECT_EQ(b.in.weight.slot(), weight.slot());
   EXPECT_EQ(b(x).tolist(), y);
   static_assert(!std::is_copy_constructible_v<Net> && !std::is_copy_assignable_v<Net>);
