@@ -5,7 +5,9 @@
 #include <fstream>
 #include <string>
 
+#include "data/prepare.h"
 #include "tests/support/run_folder.h"
+#include "train/make_dataset.h"
 
 namespace ink {
 namespace {
@@ -26,6 +28,42 @@ TEST_F(DataOfRuns, AProgramThatMakesTheDataIsNoData) {
 }
 
 // Ids of one vocabulary say nothing to a model of another.
+// What validates tells nothing of itself: a vocabulary is learned from what is trained on.
+TEST_F(DataOfRuns, AVocabularyIsLearnedFromWhatIsTrainedOn) {
+  const auto repeated = [](const std::string& word, int times) {
+    std::string text;
+    for (int i = 0; i < times; ++i) text += word;
+    return text;
+  };
+  TrainConfig config;
+  config.tokenizer = "bpe:400";
+  config.data = {folder.write("a.txt", repeated("ab ", 50)).string(),
+                 folder.write("b.txt", repeated("cd ", 50) + repeated("ef ", 100)).string()};
+  config.val_fraction = 0.5;  // all of "ef "
+  const auto tokens_of = [&](const char* word) {
+    return make_dataset(config)->tokenizer().encode(word).size();
+  };
+  EXPECT_EQ(tokens_of("cd"), 1u);
+  EXPECT_EQ(tokens_of("ef"), 2u);
+  config.val_data = {folder.write("c.txt", "a text of its own").string()};
+  EXPECT_EQ(tokens_of("ef"), 1u) << "where another file validates, all is trained on";
+}
+
+TEST_F(DataOfRuns, PreparedDataMayValidateOnAnotherFolder) {
+  TrainConfig config;
+  for (const char* part : {"train", "val"}) {
+    PrepareOptions options;
+    options.tokenizer = std::make_shared<ByteTokenizer>();
+    options.out_dir = path(part);
+    prepare({folder.write(std::string(part) + ".txt", std::string(40, part[0]))}, options);
+  }
+  config.data = {path("train")};
+  config.val_data = {path("val")};
+  const auto dataset = make_dataset(config);
+  EXPECT_EQ(dataset->val_window_batch(0, 1, 39).x, std::vector<int64_t>(39, 'v'));
+  EXPECT_EQ(dataset->train_batch(0, 0, 1, 39).x, std::vector<int64_t>(39, 't'));
+}
+
 TEST_F(DataOfRuns, ATaskOfAnotherVocabularyIsRefused) {
   const std::string text = path("a.txt"), out = " --out_dir " + path("out"),
                     other = "is not the one of 2 (char) that the model was trained on";

@@ -82,6 +82,16 @@ TEST(TextDataset, SplitsAsNanoGPT) {
   EXPECT_EQ(data.tokenizer().decode(std::span(train.y).first(95)), text.substr(1, 95));
 }
 
+TEST(TextDataset, SamplesStartWithALineEndOrAToken) {
+  const TempFolder folder;
+  const auto start = [&](const char* text, double val_fraction) {
+    return TextDataset({folder.write("a.txt", text)}, nullptr, val_fraction).sample_start();
+  };
+  EXPECT_EQ(start("ba\n", 0.5), "\n");
+  EXPECT_EQ(start("bacd", 0.5), "b");
+  EXPECT_EQ(start("bacd", 1), "b") << "all of it validates";
+}
+
 TEST(TextDataset, JoinsFilesInOrder) {
   const TempFolder folder;
   const auto a = folder.write("a.txt", "once "), b = folder.write("b.txt", "up\n"),

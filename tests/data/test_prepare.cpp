@@ -119,6 +119,9 @@ TEST(Prepare, KeepsDocumentsOfEveryKindOfFile) {
   EXPECT_EQ(text_of(got.ids), "onetwoh\xc3\xa9xonetwothreefourleft out");
   EXPECT_EQ(got.documents, (Ids{0, 3, 6, 9, 10, 13, 16, 21, 25}));
   EXPECT_FALSE(fs::exists(folder / "out/unpacked.tmp"));
+  PrepareOptions ending = bytes_into(folder / "ending");  // a token ends each document
+  ending.tokenizer = learned("abcabc");
+  EXPECT_EQ(prepare({folder / "in/b.jsonl"}, ending).documents, 2);
 
   PrepareOptions options = bytes_into(folder / "other");
   options.field = "body";
@@ -128,6 +131,10 @@ TEST(Prepare, KeepsDocumentsOfEveryKindOfFile) {
             (folder / "f.jsonl").string() +
                 ": line 2: expected an object with a text in \"body\", got {\"text\":\"q\"}; name "
                 "the field with --field");
+  EXPECT_FALSE(fs::exists(options.out_dir)) << "it was made for nothing";
+  fs::create_directories(options.out_dir);
+  EXPECT_NE(error_of([&] { prepare({folder / "f.jsonl"}, options); }), "(no error)");
+  EXPECT_TRUE(fs::exists(options.out_dir)) << "it was there";
   EXPECT_EQ(prepare({folder / "in/a.txt"}, options).documents, 1) << "after an error";
 }
 
@@ -167,11 +174,13 @@ TEST(Prepare, TheSameBytesWhateverTheThreadsAndStops) {
   EXPECT_TRUE(std::equal(documents.begin(), documents.end(), got.documents.begin()));
   EXPECT_EQ(got.documents.size(), documents.size() + 2);
 
-  // Stopped after each of the batches, with rubbish of a killed process left there.
+  // Stopped after some batches, with rubbish of a killed process left there.
   options.out_dir = folder / "stopped";
   for (int stops = 0;; ++stops) {
     ASSERT_LT(stops, 100);
-    options.progress = [&, calls = 0](const PrepareProgress&) mutable { return ++calls < 2; };
+    options.progress = [stops, calls = 0](const PrepareProgress&) mutable {
+      return ++calls < (stops == 0 ? 1 : 2);  // the first time within a document
+    };
     const Prepared part = prepare(files, options);
     if (part.whole) break;
     folder.write("stopped/shard_00001.ids.tmp", "rubbish");
@@ -429,6 +438,15 @@ TEST(Prepare, RefusesShardsThatAreDamagedOrOfAnotherKind) {
       std::string::npos);
 }
 
+// A text is searched in batches of 4 MB.
+TEST(Prepare, FindsASeparatorWhereverItLies) {
+  const TempFolder folder;
+  const std::string before((4 << 20) - 5, 'a');
+  const auto file = folder.write("a.txt", before + "<|endoftext|>b");
+  prepare({file}, bytes_into(folder / "out"));
+  EXPECT_EQ(read(folder / "out").documents, (Ids{0, std::ssize(before)}));
+}
+
 TEST(Prepare, WindowsGoAcrossDocumentsOrStayWithinThem) {
   const TempFolder folder;
   folder.write("a.txt", "abcdefg|h|ijk|lmnopqrstuvwxyz");
@@ -443,7 +461,11 @@ TEST(Prepare, WindowsGoAcrossDocumentsOrStayWithinThem) {
   EXPECT_EQ(text_of(across.val_window_batch(1, 1, 5).y), "ghijk");
   reading.within_documents = true;
   const PreparedDataset within(folder / "out", nullptr, reading);
+  EXPECT_EQ(within.val_windows(9), 1 + 0 + 1 + 2);
   ASSERT_EQ(within.val_windows(5), 2 + 0 + 1 + 3);
+  reading.val_fraction = 0.2;  // within the last document
+  EXPECT_EQ(PreparedDataset(folder / "out", nullptr, reading).val_windows(4), 2);
+  reading.val_fraction = 1;
   std::string targets;
   const Batch all = within.val_window_batch(0, 6, 5);
   for (const int64_t id : all.y) targets += id == kIgnored ? '.' : static_cast<char>(id);
