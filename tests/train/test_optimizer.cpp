@@ -719,9 +719,13 @@ TEST(Muon, LargeGradientsLeaveWeightsFinite) {
 
 // Products are cut into blocks of rows there.
 TEST(Muon, OrthogonalOfLargeMatricesIsItsFormula) {
-  const std::array<double, 3> coefficients = MuonOptions().ns_coefficients;
-  const auto [a, b, c] = coefficients;
-  for (const Shape& shape : {Shape{2, 130, 200}, Shape{2, 200, 130}, Shape{1, 97, 96}}) {
+  using Coefficients = std::array<double, 3>;
+  for (const auto& [shape, coefficients] :
+       {std::pair(Shape{2, 130, 200}, MuonOptions().ns_coefficients),
+        {Shape{2, 200, 130}, MuonOptions().ns_coefficients},
+        {Shape{1, 97, 96}, Coefficients{1.5, -0.5, 0}},
+        {Shape{1, 97, 96}, Coefficients{1.5, -0.5, -0.1}}}) {
+    const auto [a, b, c] = coefficients;
     const Tensor x = Matrices::made_up(shape);
     Tensor y = x / sqrt(sum(square(x), {1, 2}, true));
     for (int step = 0; step < 3; ++step) {
@@ -757,6 +761,22 @@ TEST(Muon, ContinuesFromSavedStateAndSkipsWhatIsNotFinite) {
   EXPECT_EQ(Problem::joined(of_kind(second, "step")), std::vector<double>(6, 6));
 }
 
+TEST(Muon, LeavesAloneWhatHasNoGradient) {
+  std::vector<double> alone;
+  for (const int64_t threads : {1, 8}) {  // 8 share a batch
+    const FieldGuard guard(&Context::threads, threads);
+    std::vector<Tensor> p;
+    for (int i = 0; i < 3; ++i) p.push_back(Matrices::made_up({4, 3}, i).requires_grad_());
+    Muon optimizer(p, {.ns_dtype = f64});
+    for (const size_t i : {0, 2}) p[i].set_grad(Matrices::made_up({4, 3}, 7));
+    optimizer.step();
+    EXPECT_EQ(p[1].tolist(), Matrices::made_up({4, 3}, 1).tolist());
+    const auto others = cat({p[0].detach(), p[2].detach()}).tolist();
+    if (threads == 1) alone = others;
+    EXPECT_EQ(others, alone);
+  }
+}
+
 // A matrix has one moment and everything else two.
 TEST(Muon, KeepsOneMomentForAMatrix) {
   Matrices matrices;
@@ -790,6 +810,7 @@ TEST(Muon, KnowsMatricesByTheirNames) {
   using Rows = std::vector<int64_t>;
   EXPECT_EQ(parts("h.0.attn.c_attn.weight", {12, 4}), (Rows{4, 4, 4}));
   EXPECT_EQ(parts("h.0.attn.c_attn.weight", {8, 4}), (Rows{4, 2, 2}));  // grouped queries
+  EXPECT_EQ(parts("h.0.attn.c_attn.weight", {4, 4}), (Rows{4}));
   EXPECT_EQ(parts("self_attn.in_proj_weight", {12, 4}), (Rows{4, 4, 4}));
   EXPECT_EQ(parts("layers.1.mlp.gate_up_proj.weight", {16, 4}), (Rows{8, 8}));
   EXPECT_EQ(parts("layers.1.self_attn.q_proj.weight", {4, 4}), (Rows{4}));
@@ -802,10 +823,14 @@ TEST(Muon, KnowsMatricesByTheirNames) {
 
 struct Stranger : Module {  // whose names say nothing
   Embedding a;
-  Linear b, c;
+  Linear b, c, e;
   ModuleList<Linear> d;
-  Stranger() : a(7, 4), b(4, 4), c(4, 7) { d.push_back(Linear(4, 7)); }
-  INK_FIELDS(a, b, d, c)
+  Stranger() : a(7, 4), b(4, 4), c(4, 7), e(7, 4) { d.push_back(Linear(4, 7)); }
+  INK_FIELDS(a, b, e, d, c)
+};
+struct Numbered : Module {
+  Sequential net{Linear(4, 5), Linear(5, 7)};
+  INK_FIELDS(net)
 };
 
 TEST(Muon, KnowsTablesOfAModel) {
@@ -819,7 +844,9 @@ TEST(Muon, KnowsTablesOfAModel) {
   EXPECT_EQ(table_names(GPT(config), 16), (Names{"wte.weight", "wpe.weight"}));
   config.vocab_size = 11;
   EXPECT_EQ(table_names(GPT(config), 11), (Names{"wte.weight", "wpe.weight"}));
-  EXPECT_EQ(table_names(Stranger(), 7), (Names{"a.weight", "c.weight"}));
+  EXPECT_EQ(table_names(Stranger(), 7), (Names{"a.weight", "c.weight", "e.weight"}));
+  EXPECT_EQ(table_names(Numbered(), 7), Names{"net.1.weight"});
+  EXPECT_EQ(table_names(Numbered(), 4), Names{}) << "it is not the last";
 }
 
 TEST(Muon, NamesWhatIsWrong) {
@@ -916,6 +943,14 @@ TEST(Groups, AreAddedAfterwards) {
   }
 }
 
+TEST(Groups, NameTheirTablesAlsoAfterwards) {
+  Matrices matrices;
+  Muon optimizer(NamedTensors{matrices.parameters[0]});
+  optimizer.add_group({.parameters = {matrices.parameters[1]}, .tables = {"wide"}});
+  EXPECT_EQ(of_kind(optimizer, "momentum_buffer").size(), 1u);
+  EXPECT_EQ(of_kind(optimizer, "exp_avg").size(), 1u);
+}
+
 TEST(Groups, LeaveFrozenParametersWithoutMoments) {
   Matrices matrices;
   matrices.parameters[0].second.requires_grad_(false);
@@ -976,6 +1011,7 @@ TEST(Schedule, FallsAlongALineOrAtTheEndOrNever) {
   EXPECT_DOUBLE_EQ(wsd(1000000), 1e-4);
   EXPECT_DOUBLE_EQ(warmup_stable_decay(1, 0, 10, 20, 0)(19), 1);
   EXPECT_DOUBLE_EQ(warmup_stable_decay(1, 0, 10, 20, 1)(15), 0.5);  // not before the warm-up ends
+  EXPECT_DOUBLE_EQ(warmup_stable_decay(1, 0, 0, 100, 0.29)(72), 28.0 / 29);  // of 29 steps
   EXPECT_DOUBLE_EQ(warmup_constant(0.5, 10)(0), 0.5 / 11);
   EXPECT_DOUBLE_EQ(warmup_constant(0.5, 10)(1000), 0.5);
   TrainConfig config;
