@@ -343,6 +343,17 @@ TEST_F(CheckpointTest, ASaveFinishesTheOneBefore) {
   EXPECT_EQ(number_of(load_checkpoint(out.path(), "ckpt.prev")), 2);
 }
 
+// A power cut may leave state.json whole and cut the files that it names.
+TEST_F(CheckpointTest, ASaveFinishesNoneThatIsCut) {
+  save(1);
+  save(2);
+  std::filesystem::rename(out / "ckpt", out / "ckpt.tmp");
+  std::filesystem::resize_file(out / "ckpt.tmp/model.safetensors", 10);
+  finish_save(out.path(), "ckpt");
+  EXPECT_TRUE(fs::exists(out / "ckpt.tmp"));
+  EXPECT_EQ(load(), 1);
+}
+
 // Jupyter and the Finder leave hidden files, and people notes: each save moves them along.
 TEST_F(CheckpointTest, KeepsWhatItDidNotWrite) {
   save(1);
@@ -410,6 +421,14 @@ TEST_F(CheckpointTest, WhatIsLeftOfACheckpointIsReplaced) {
   }
   delete_checkpoint(out.path(), "ckpt");
   EXPECT_TRUE(fs::is_empty(out.path()));
+  fs::create_directory(out / "ckpt.tmp");
+  out.write("ckpt.tmp/config.json", "{}");  // of a save that was killed at its second file
+  out.write("ckpt.tmp/model.safetensors.tmp", "");
+  save(3);
+  EXPECT_EQ(load(), 3);
+  out.write("ckpt/model.safetensors.tmp", "");
+  save(4);
+  EXPECT_FALSE(fs::exists(out / "ckpt/model.safetensors.tmp"));
 }
 
 TEST_F(CheckpointTest, ExplainsWhyNothingLoads) {

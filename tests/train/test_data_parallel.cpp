@@ -224,6 +224,14 @@ TEST(DataParallel, DrawsFollowTheGeneratorAndNotTheThreads) {
     EXPECT_EQ(run(noisy, threads), second);
     EXPECT_EQ(rand({}).item(), after);
   }
+  std::vector<double> draws(3);
+  run(
+      [&](int64_t row, int64_t count) {
+        draws[static_cast<size_t>(row / 2)] = rand({}).item();
+        return sum(x.narrow(0, row, count) * w);
+      },
+      3);
+  EXPECT_EQ((std::set<double>(draws.begin(), draws.end()).size()), 3u) << "each part has its own";
   // What draws nothing leaves the generator as it was.
   manual_seed(5);
   const auto before = default_generator().get_state();

@@ -230,6 +230,19 @@ TEST(OwnParts, TheEstimateKnowsPartsOfABatch) {
   }
 }
 
+// Gradients of a part wait for those of others, and those of a micro-batch for the next.
+TEST(OwnParts, TheEstimateKnowsWhatWaits) {
+  TrainConfig config;
+  config.n_layer = 1;
+  config.n_embd = 256;
+  config.block_size = config.batch_size = 32;
+  for (const int64_t parts : {1, 4}) {
+    config.batch_parts = parts;
+    config.gradient_accumulation_steps = 2;
+    EXPECT_NEAR(estimated_share(config), 1, 0.03) << parts;
+  }
+}
+
 // Where a batch is small, what an update computes is the most.
 TEST(OwnParts, TheEstimateKnowsUpdates) {
   TrainConfig config;

@@ -135,10 +135,12 @@ TEST(Trainer, TheBestLossIsTheLowestAndComesBack) {
       EXPECT_FALSE(trainer.note_validation(loss)) << loss;
       EXPECT_EQ(trainer.best_val_loss(), 1.5) << loss;
     }
+    trainer.step();
     trainer.save("ckpt");
   }
   config.init_from = "resume";
   Trainer resumed(config, std::make_unique<AnswersOnly>());
+  EXPECT_FALSE(resumed.is_validated()) << "it was saved a step later";
   EXPECT_EQ(resumed.best_val_loss(), 1.5);
   EXPECT_FALSE(resumed.note_validation(1.75));
   EXPECT_TRUE(resumed.note_validation(1.25));

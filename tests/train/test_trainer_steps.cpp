@@ -518,6 +518,11 @@ TEST(TrainerSteps, KeepTheBestOfAnotherSet) {
     for (const char* name : {"best_val_loss", "best_step", "validation_set"})
       EXPECT_EQ(now.at(name), before.at(name)) << name;
   }
+  Trainer stopped = trainer_of();
+  stopped.measure_best_again([](double done) { return done > 0; });
+  EXPECT_TRUE(stopped.best_is_of_another_set()) << "a part of it is no measurement";
+  EXPECT_TRUE(stopped.note_validation(2)) << "whatever the other set said";
+  EXPECT_FALSE(stopped.best_is_of_another_set());
   Trainer measured = trainer_of();
   measured.measure_best_again();
   EXPECT_FALSE(measured.best_is_of_another_set());
@@ -553,6 +558,22 @@ TEST(TrainerSteps, OfAModelWithAMaskCanBeSaved) {
   trainer.step();
   EXPECT_EQ(trainer.steps_done(), 1);
   EXPECT_EQ(error_of([&] { trainer.save("ckpt"); }), "(no error)");
+  config.out_dir += "/average";
+  config.ema = 0.5;
+  Trainer averaging(config, std::make_unique<Formulas>());
+  const auto buffer_of = [](LanguageModel& model) { return model.named_buffers()[0].second; };
+  Tensor(buffer_of(averaging.model())).fill_(3);
+  EXPECT_TRUE(equal(buffer_of(averaging.evaluated_model()), buffer_of(averaging.model())))
+      << "an average of weights has the buffers of now";
+  const auto draws = generator_state();
+  {
+    const Trial trial(trainer.model(), config);
+    EXPECT_TRUE(context().observers.empty());
+    default_generator().random64();
+    Tensor(buffer_of(trainer.model())).fill_(3);
+  }
+  EXPECT_EQ(max(buffer_of(trainer.model())).item(), 0) << "nothing of a trial stays";
+  EXPECT_EQ(generator_state(), draws);
   for (auto& [name, x] : trainer.model().named_buffers()) Tensor(x).fill_(NAN);
   EXPECT_EQ(error_of([&] { trainer.save("ckpt"); }).rfind("save: buffer mask is not finite", 0),
             0u);
@@ -638,6 +659,19 @@ TEST(TrainerSteps, TheEstimateCountsMomentsAndTheAverage) {
   }
 }
 
+TEST(TrainerSteps, TheEstimateKnowsBuffersAndWhatIsFrozen) {
+  GPTConfig sizes;
+  sizes.block_size = 32, sizes.vocab_size = 61, sizes.n_embd = 8;
+  Masked model(sizes);
+  model.table.weight.requires_grad_(false);
+  TrainConfig config;
+  config.block_size = sizes.block_size;
+  config.batch_size = 1;
+  const MemoryEstimate kept = kept_memory(model, config);
+  EXPECT_EQ(kept.gradients, block_bytes(4 * 61 * 8) + block_bytes(4 * 61));
+  EXPECT_EQ(estimate_memory(model, config).model - kept.model, block_bytes(4 * 32 * 32));
+}
+
 // A skipped step leaves the average as it was.
 TEST(TrainerSteps, AverageOnlyWhatWasNotSkipped) {
   const std::vector<Tensor> weights{full({3}, 2.0)}, averages{full({3}, 1.0)};
@@ -666,6 +700,10 @@ TEST(TrainerSteps, TheAverageKnowsItsMemory) {
   EXPECT_EQ(error_of([&] { averages.update(ones({}, boolean)); }),
             "ema: weight 0 or its average has other memory than when the average was made; "
             "convert a model before that");
+  Linear other(2, 2);
+  WeightAverage of_other(average.parameters(), other.parameters(), 0.5);
+  average.to(f64);
+  EXPECT_NE(error_of([&] { of_other.update(ones({}, boolean)); }), "(no error)");
 }
 
 }  // namespace
