@@ -2,10 +2,12 @@
 #include <algorithm>
 #include <functional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "autograd/engine/checkpoint.h"
 #include "autograd/engine/grad_store.h"
+#include "autograd/engine/observer.h"
 
 #include <gtest/gtest.h>
 
@@ -222,6 +224,29 @@ TEST_F(Checkpoint, RetainedGraphsAreWalkedAgain) {
   model_.w.grad().zero_();
   loss.backward();
   EXPECT_EQ(model_.w.grad().tolist(), once);
+}
+
+struct CountOps : Observer {
+  void op(const char*, const std::vector<Tensor>&, const std::vector<Tensor>&, bool) override {
+    ++count;
+  }
+  int count = 0;
+};
+
+// Those of the first run may be gone.
+TEST_F(Checkpoint, TheSecondRunIsSeenByWhoObservesThen) {
+  const Tensor x = randn({3}).requires_grad_();
+  CountOps first, second;
+  Tensor y;
+  {
+    const Observe observe(first);
+    y = checkpoint([](const Tensor& a) { return exp(sin(a)); }, x);
+  }
+  EXPECT_EQ(std::exchange(first.count, 0), 2);
+  const Observe observe(second);
+  y.backward(ones({3}));
+  EXPECT_EQ(first.count, 0);
+  EXPECT_GE(second.count, 2);
 }
 
 TEST_F(Checkpoint, HooksOfParametersSeeTheWholeGradient) {

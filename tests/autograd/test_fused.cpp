@@ -379,6 +379,15 @@ TEST(CrossEntropy, InfinitiesAndNanAsPyTorch) {
               {nan, 0, inf, nan, nan});
 }
 
+// The small share of the others is all of the gradient.
+TEST(CrossEntropy, ALikelyTargetHasAGradientStill) {
+  const Tensor x = tensor({{0.0, -30.0, -31.0}}, {f32}).requires_grad_();
+  cross_entropy(x, tensor({0})).backward();
+  const Values got = x.grad().tolist();
+  EXPECT_NEAR(got[0] / -(std::exp(-30.0) + std::exp(-31.0)), 1, 1e-5);
+  EXPECT_NEAR(got[1] / std::exp(-30.0), 1, 1e-5);
+}
+
 TEST(CrossEntropy, ScaledRetainedAndRepeated) {
   const Tensor x = x23(), targets = tensor({2, 0});
   const Tensor loss = cross_entropy(x, targets);
@@ -518,6 +527,10 @@ TEST(Rotary, KeepsTheOrderInMemory) {
   EXPECT_EQ(y.strides(), (Shape{40, 4, 8, 1}));
   const Tensor plain = rotary(q.contiguous(), cos(angles), sin(angles));
   EXPECT_TRUE(equal(y, plain));
+  const Tensor windows = arange(6.0, f32).unfold(0, 4, 1);  // rows that overlap
+  const Tensor three = angles.narrow(0, 0, 3);
+  EXPECT_TRUE(equal(rotary(windows, cos(three), sin(three)),
+                    rotary(windows.contiguous(), cos(three), sin(three))));
   const Tensor by_batch = angles.expand({2, 1, 5, 2});
   EXPECT_TRUE(equal(y, rotary(q, cos(by_batch), sin(by_batch))));
   sum(y * y).backward();

@@ -370,6 +370,23 @@ TEST(Graph, HooksMustBeThere) {
             "register_post_accumulate_grad_hook: expected a function, and a leaf with grad");
 }
 
+// Like retain_graph, create_graph keeps the graph.
+TEST(Graph, AGraphOfTheGradientKeepsThatOfTheValue) {
+  const Tensor x = leaf({2}), y = sin(x) * 3;
+  const Tensor slope = grad({y}, {x}, {}, false, true)[0];
+  EXPECT_NEAR(grad({slope}, {x}, {}, true)[0].item(), -3 * std::sin(2), 1e-6);
+  y.backward();
+  EXPECT_NEAR(x.grad().item(), 3 * std::cos(2), 1e-6);
+}
+
+TEST(Graph, EveryHookOfALeafRuns) {
+  Tensor x = leaf({2});
+  int runs = 0;
+  for (int i = 0; i < 3; ++i) x.register_post_accumulate_grad_hook([&](const Tensor&) { ++runs; });
+  (x * 3).backward();
+  EXPECT_EQ(runs, 3);
+}
+
 TEST(Graph, HooksCanBeRemoved) {
   Tensor x = leaf({2});
   int calls = 0;

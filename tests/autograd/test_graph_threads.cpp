@@ -113,6 +113,25 @@ TEST(GraphThreads, AHookWalksIntoItsOwnLeaf) {
 }
 
 // Leaves without hooks share a few locks; a hook may wait for another thread's.
+// A walk that frees its graph may look at it from its hooks, and no other thread may meanwhile.
+TEST(GraphThreads, NobodyWalksAGraphThatIsBeingFreed) {
+  const Tensor x = ones({}).requires_grad_();
+  Tensor y = x * x, z = y * 3;
+  std::string before, after;
+  const auto error_elsewhere = [&](std::string& error) {
+    std::thread([&] { error = error_of([&] { grad({y}, {x}, {}, true); }); }).join();
+  };
+  z.register_hook([&](const Tensor&) {
+    error_elsewhere(before);
+    EXPECT_EQ(grad({y}, {x}, {}, true)[0].item(), 2);
+    error_elsewhere(after);
+    return Tensor();
+  });
+  z.backward();
+  for (const std::string& error : {before, after})
+    EXPECT_NE(error.find("is being walked already, by another thread"), std::string::npos) << error;
+}
+
 TEST(GraphThreads, HooksOfTwoLeavesMeet) {
   // Of 65 leaves two share one of the 64 locks that leaves without hooks have.
   std::vector<Tensor> pair;

@@ -85,6 +85,20 @@ TEST(ImitateTorch, DropoutDrawsPyTorchsMasks) {
   EXPECT_EQ(cases, 6);
 }
 
+// Numbers are drawn in the order of memory; in row-major order where elements share a place.
+TEST(ImitateTorch, DropoutDrawsInTheOrderOfMemory) {
+  const ImitateTorch guard(BernoulliRule::plain);
+  const auto dropped = [](const Tensor& x) {
+    manual_seed(3);
+    return dropout(x, 0.5);
+  };
+  const Tensor x = randn({3, 4, 5}), repeated = expand(randn({4, 1}), {4, 5}),
+               repeated_columns = expand(randn({5}), {4, 5});
+  EXPECT_EQ(dropped(x.permute({2, 0, 1})).tolist(), dropped(x).permute({2, 0, 1}).tolist());
+  for (const Tensor& t : {repeated, repeated_columns})
+    EXPECT_EQ(dropped(t).tolist(), dropped(t.clone().contiguous()).tolist());
+}
+
 TEST(ImitateTorch, BothRulesAreBernoullis) {
   for (const BernoulliRule rule : {BernoulliRule::plain, BernoulliRule::mkl}) {
     manual_seed(3);
