@@ -177,7 +177,7 @@ class Passages {
   }
 
   void take_part(Place& place, std::vector<Passage>& parts) const {
-    if (end_ <= place.part || place.part == place.document) end_ = end_of_document(place.part);
+    if (end_ <= place.part) end_ = end_of_document(place.part);
     const size_t end = std::min(end_, place.part + kPart);
     if (place.part == place.document) ++place.number;
     if (end > place.part)
