@@ -5,9 +5,12 @@
 #include <fstream>
 #include <string>
 
+#include "data/data_files.h"
 #include "data/prepare.h"
+#include "tests/support/error_of.h"
 #include "tests/support/run_folder.h"
 #include "train/make_dataset.h"
+#include "train/saved_run.h"
 
 namespace ink {
 namespace {
@@ -47,6 +50,38 @@ TEST_F(DataOfRuns, AVocabularyIsLearnedFromWhatIsTrainedOn) {
   EXPECT_EQ(tokens_of("ef"), 2u);
   config.val_data = {folder.write("c.txt", "a text of its own").string()};
   EXPECT_EQ(tokens_of("ef"), 1u) << "where another file validates, all is trained on";
+}
+
+TEST_F(DataOfRuns, AFingerprintIsOfAllFiles) {
+  TrainConfig config;
+  config.data = {folder.write("a.txt", "one").string(), folder.write("b.txt", "three").string()};
+  const std::string before = fingerprint_of(config);
+  EXPECT_EQ(before.rfind("8 bytes with CRC-64 ", 0), 0u) << before;
+  folder.write("a.txt", "two");
+  EXPECT_NE(fingerprint_of(config), before);
+}
+
+// Which files the words of a command stand for.
+TEST_F(DataOfRuns, WordsStandForFiles) {
+  for (const char* name : {"ids/train.bin", "ids/val.bin", "own.bin", "two/a_train.bin",
+                           "two/b_train.bin", "texts/train.txt", "texts/val.txt", "one/a.txt"}) {
+    fs::create_directories(fs::path(path(name)).parent_path());
+    folder.write(name, "some");
+  }
+  using Paths = std::vector<fs::path>;
+  EXPECT_EQ(data_files({path("own.bin")}, {path("ids")}).val, Paths{path("ids/val.bin")});
+  EXPECT_EQ(data_files({path("ids")}, {}).val, Paths{path("ids/val.bin")});
+  EXPECT_NE(error_of([&] { data_files({path("two")}, {}); }).find("one to validate on, got 2 and"),
+            std::string::npos);
+  EXPECT_EQ(data_files({path("texts")}, {}).val, Paths{path("texts/val.txt")});
+  folder.write("texts/notes.txt", "some");
+  EXPECT_NE(error_of([&] { data_files({path("texts")}, {}); }).find("and notes.txt of none"),
+            std::string::npos);
+  folder.write("one/.a.txt", "hidden");
+  const DataFiles one = data_files({path("texts/train.txt")}, {path("one")});
+  EXPECT_EQ(one.val, Paths{path("one/a.txt")});
+  EXPECT_NE(one.note.find("one: 1 text file, a.txt"), std::string::npos) << one.note;
+  EXPECT_TRUE(parts_of({"train.txt", "train_test.txt"}).train.empty()) << "one name of two parts";
 }
 
 TEST_F(DataOfRuns, PreparedDataMayValidateOnAnotherFolder) {
