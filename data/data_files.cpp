@@ -307,7 +307,7 @@ DataFiles files_of(const std::vector<std::string>& names, bool as_val) {
     }
     if (as_val && !found.val.empty()) found.train = std::move(found.val);
     all.train.insert(all.train.end(), found.train.begin(), found.train.end());
-    if (!as_val) all.val.insert(all.val.end(), found.val.begin(), found.val.end());
+    all.val.insert(all.val.end(), found.val.begin(), found.val.end());
     add_note(all.note, found.note);
   }
   check_readable(all.train);
