@@ -16,18 +16,23 @@
 namespace ink {
 namespace {
 
+// A pipe can be read once.
+bool is_pipe(const std::filesystem::path& file) {
+  std::error_code unknown;
+  return !is_regular_file(file, unknown);
+}
+
 // The characters of a text that a tokenizer does not know, up to twenty; none of other data.
 std::string unknown_characters(const TrainConfig& config, const Tokenizer& tokenizer) {
-  if (config.data.empty() || !config.task().empty() ||
-      data_files(config.data, config.val_data).are_ids)
-    return "";
-  TrainConfig by_character = config;
-  by_character.tokenizer = "char";
-  const auto dataset = make_dataset(by_character);
+  if (config.data.empty() || !config.task().empty()) return "";
+  const DataFiles files = data_files(config.data, config.val_data);
+  const auto has_pipe = [](const auto& of) { return std::any_of(of.begin(), of.end(), is_pipe); };
+  if (files.are_ids || has_pipe(files.train) || has_pipe(files.val)) return "";
+  const TextDataset dataset(files.train, nullptr, config.val_fraction, files.val);
   std::string unknown;
   int64_t count = 0;
-  for (int64_t id = 0; id < dataset->tokenizer().vocab_size(); ++id) {
-    const std::string character = dataset->tokenizer().decode({&id, 1});
+  for (int64_t id = 0; id < dataset.tokenizer().vocab_size(); ++id) {
+    const std::string character = dataset.tokenizer().decode({&id, 1});
     try {
       static_cast<void>(tokenizer.encode(character));
     } catch (const Error&) {
@@ -69,6 +74,10 @@ void check_learned_from(const DataFiles& files, const std::string& tokenizer) {
   INK_CHECK(!files.are_ids, "--tokenizer ", tokenizer,
             ": it is learned from texts, and --data holds token ids; leave it out, or name the "
             "file or folder of the tokenizer that made them");
+  for (const auto& file : files.train)
+    INK_CHECK(!is_pipe(file), "--tokenizer ", tokenizer,
+              ": it is learned before the text is trained on, and ", file.string(),
+              ", a pipe, can be read once; name a file, or a tokenizer's file");
 }
 
 // bpe:N is learned from what is trained on, so that validation says the same of every vocabulary.

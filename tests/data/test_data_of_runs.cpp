@@ -333,6 +333,22 @@ TEST_F(DataOfRuns, ARunWithinDocumentsMeasuresTexts) {
   EXPECT_EQ(measured.code, 0) << measured.err;
 }
 
+// It would have to be read twice, to learn a vocabulary and to say which characters one lacks.
+TEST_F(DataOfRuns, APipeIsReadOnce) {
+  std::ofstream(path("a.txt")) << std::string(3000, 'a') + "\n" + std::string(3000, 'b');
+  std::ofstream(path("z.txt")) << "z\r\n" + std::string(3000, 'a');
+  const std::string out = " --out_dir " + path("out"), pipe = "cat " + path("z.txt") + " | ";
+  expect_error(pipe + train("--data /dev/stdin --tokenizer bpe:260" + out), 1,
+               "--tokenizer bpe:260: it is learned before the text is trained on, and /dev/stdin, "
+               "a pipe, can be read once; name a file");
+  ASSERT_EQ(run_shell(train("--data " + path("a.txt") + out)).code, 0);
+  expect_error(pipe + "inkling eval --data /dev/stdin" + out, 1, "character 'z' (U+007A) at line");
+  const Ran twice = run_shell("inkling eval --data " + path("z.txt") + out);
+  EXPECT_NE(twice.err.find("lacks characters of --data: '\\x0d', 'z'"), std::string::npos);
+  const std::string note = "its lines end with";
+  EXPECT_EQ(twice.err.find(note), twice.err.rfind(note)) << "once: " << twice.err;
+}
+
 // What a pipe held is not there any more, and all of another text would be measured.
 TEST_F(DataOfRuns, AdviceAfterAPipeDoesNotMeasureWhatWasLearned) {
   std::ofstream(path("p.txt")) << std::string(3000, 'a') + std::string(3000, 'b');
