@@ -1217,6 +1217,7 @@ TEST(CommandLine, ErrorsOfValuesNameTheirOptions) {
   for (const std::string command : {"sample", "look"}) {
     expect_refused({command, "--start", "FILE:"},
                    "--start: expected the name of a file after FILE:");
+    expect_refused({command, "--start", "FILE:-"}, "--start: standard input is FILE:/dev/stdin");
   }
   expect_refused({"train", "--config", none}, "--config: " + none + ": cannot open");
   expect_refused({"train", "--config", "/dev/zero"}, "--config: /dev/zero: expected a file");

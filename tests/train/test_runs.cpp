@@ -72,6 +72,17 @@ TEST_F(Runs, OneAtATime) {
   EXPECT_TRUE(fs::exists(out + "/ckpt"));  // kill saved
 }
 
+TEST_F(Runs, ARunThatHasNotSavedYetIsToldFromNone) {
+  const std::string out = path("out");
+  const Ran early = run_shell(
+      train_in_background("--max_iters 1000000 --eval_interval 1000000 --out_dir " + out) +
+      "inkling sample --out_dir " + out + "; code=$?; kill $run; wait $run; exit $code");
+  EXPECT_EQ(early.code, 1);
+  EXPECT_NE(early.err.find("out has not saved a checkpoint yet; wait for its first evaluation"),
+            std::string::npos)
+      << early.err;
+}
+
 // Its folder is that of the name, whatever has become of the one before. It is moved long before
 // the first save.
 TEST_F(Runs, OneAtATimeAlsoAfterTheFolderWasMoved) {

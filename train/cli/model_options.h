@@ -8,6 +8,7 @@
 #include "data/file.h"
 #include "train/checkpoint.h"
 #include "train/cli/command_line.h"
+#include "train/cli/out_folder.h"
 #include "train/saved_run.h"
 #include "train/trainer.h"
 
@@ -20,6 +21,9 @@ inline LoadedModel given_model(const std::string& out_dir, const std::string& ch
     if (const std::string foreign = foreign_weights(out_dir); !foreign.empty())
       throw UsageError("--out_dir: " + foreign);
   check_folder("--out_dir", out_dir);
+  INK_CHECK(!is_locked(out_dir) || checkpoint_exists(out_dir, place_of(out_dir).name),
+            "the run in ", printable(out_dir, 200),
+            " has not saved a checkpoint yet; wait for its first evaluation (--eval_interval)");
   return load_model(out_dir, checkpoint, weights);
 }
 
@@ -52,6 +56,8 @@ struct ModelOptions {
 inline std::string given_text(const std::string& start, const char* option,
                               const std::string& written) {
   if (start.rfind("FILE:", 0) != 0) return start;
+  if (start == "FILE:-" && !std::filesystem::exists("-"))
+    throw UsageError("--start: standard input is FILE:/dev/stdin");
   if (start == "FILE:") throw UsageError("--start: expected the name of a file after FILE:");
   check_not_read(option, written, {start.substr(5)});
   return with_prefix("--start", [&] { return read_text(start.substr(5)); });
