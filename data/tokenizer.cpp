@@ -63,7 +63,8 @@ bool is_binary(std::string_view bytes) {
                 " is not in the vocabulary of ", vocab_size, " characters",
                 character == '\r'
                     ? "; Python leaves it out of a text's lines, and so does tr -d '\\r'"
-                    : ""});
+                : text.substr(at, 2) == "\\n" ? "; in a shell, the end of a line is $'\\n'"
+                                              : ""});
 }
 
 void check_id(int64_t id, int64_t vocab_size) {

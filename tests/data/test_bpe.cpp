@@ -647,6 +647,9 @@ TEST(Bpe, InTheProgram) {
   EXPECT_EQ(decoded.out, book) << decoded.err;
   EXPECT_EQ(run_program("tokenizer decode --tokenizer byte 104 105").out, "hi");
   EXPECT_EQ(run_program("tokenizer decode --tokenizer byte 104 hi").code, 1);
+  EXPECT_NE(run_program("tokenizer decode --tokenizer byte 104,105")
+                .err.find("decode: expected ids with spaces between them, got 104,105"),
+            std::string::npos);
   const Ran seen =
       run_shell("printf 'The cat caf\\303' | inkling tokenizer show --tokenizer " + saved);
   EXPECT_NE(seen.out.find("\u2423ca"), std::string::npos) << seen.out;

@@ -582,6 +582,8 @@ TEST(Prepare, InTheProgram) {
             std::string::npos);
   EXPECT_NE(run_program(bytes + path("d4") + " " + path("linked/more")).out.find("2 documents"),
             std::string::npos);
+  EXPECT_NE(run_program(bytes + path("d5") + " " + path("linked/a.txt")).out.find(" 1 document, "),
+            std::string::npos);
   folder.write("train.bin", "abab");
   for (const auto& [words, error] : std::vector<std::pair<std::string, std::string>>{
            {path("d2") + " " + path("train.bin"), "train.bin: expected a text, got token ids"},

@@ -94,6 +94,9 @@ TEST(CharTokenizer, NamesAnUnknownCharacterAndItsPlace) {
       error_of([&] { tokenizer.encode("a\r\n"); }),
       "encode: character U+000D at line 1, column 2 is not in the vocabulary of 5 characters; "
       "Python leaves it out of a text's lines, and so does tr -d '\\r'");
+  EXPECT_EQ(error_of([&] { tokenizer.encode("a\\nb"); }),
+            "encode: character '\\' (U+005C) at line 1, column 2 is not in the vocabulary of 5 "
+            "characters; in a shell, the end of a line is $'\\n'");
 }
 
 struct InParts {

@@ -17,9 +17,10 @@ namespace ink {
 namespace {
 
 std::string summary(const Prepared& prepared) {
-  return fmt::format("{} tokens, {} documents, {} bytes of text",
+  return fmt::format("{} tokens, {} document{}, {} bytes of text",
                      count_text(static_cast<double>(prepared.tokens)),
                      count_text(static_cast<double>(prepared.documents)),
+                     prepared.documents == 1 ? "" : "s",
                      count_text(static_cast<double>(prepared.bytes)));
 }
 

@@ -201,7 +201,7 @@ int decode_ids(const Arguments& arguments) {
   const auto loaded = tokenizer_to_encode("tokenizer decode", tokenizer);
   const auto write = [&](const std::string& word) {
     INK_CHECK(word.size() <= 9 && word.find_first_not_of("0123456789") == std::string::npos,
-              "decode: expected ids, got ", printable(word, 60));
+              "decode: expected ids with spaces between them, got ", printable(word, 60));
     const int64_t id = std::stoll(word);
     std::cout << loaded->decode({&id, 1});
   };
