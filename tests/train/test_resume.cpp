@@ -285,6 +285,21 @@ TEST_F(Resume, AnOddLearningRateIsSaid) {
   EXPECT_FALSE(told("", "the learning rate"));
 }
 
+// 200 batches of nanoGPT's are many times its validation text.
+TEST_F(Resume, AnEvaluationOfMoreThanThereIsIsSaid) {
+  std::ofstream(path("a.txt")) << std::string(3000, 'a');  // 300 to validate on
+  const auto out_of = [&](const std::string& more) {
+    return run_shell(train("--data " + path("a.txt") + " --max_iters 2 --overwrite --out_dir " +
+                           path("out") + more))
+        .out;
+  };
+  const std::string draws = "an evaluation draws ";
+  EXPECT_NE(out_of(" --eval_iters 5").find(draws + "10 windows of validation text, which has 9: "),
+            std::string::npos);
+  EXPECT_EQ(out_of(" --eval_iters 4").find(draws), std::string::npos);
+  EXPECT_EQ(out_of(" --eval_iters 0").find(draws), std::string::npos);
+}
+
 // What a run that ends in an error leaves, and what its user is told.
 TEST_F(Resume, ARunThatFailsSaysSo) {
   const std::string fails =

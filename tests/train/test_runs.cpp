@@ -78,8 +78,9 @@ TEST_F(Runs, ARunThatHasNotSavedYetIsToldFromNone) {
       train_in_background("--max_iters 1000000 --eval_interval 1000000 --out_dir " + out) +
       "inkling sample --out_dir " + out + "; code=$?; kill $run; wait $run; exit $code");
   EXPECT_EQ(early.code, 1);
-  EXPECT_NE(early.err.find("out has not saved a checkpoint yet; wait for its first evaluation"),
-            std::string::npos)
+  EXPECT_NE(
+      early.err.find("out has not saved a checkpoint yet; it does so at its first evaluation"),
+      std::string::npos)
       << early.err;
 }
 

@@ -147,6 +147,14 @@ void introduce(Console& console, Trainer& trainer, const std::filesystem::path& 
     console.paragraph(
         fmt::format("resumed after step {} from {}", trainer.steps_done(), config.out_dir));
   if (!rate.empty()) console.paragraph(rate);
+  const int64_t windows = trainer.dataset().val_windows(config.block_size),
+                drawn = config.eval_iters * config.batch_size;
+  if (drawn > windows)
+    console.paragraph(
+        fmt::format("an evaluation draws {} windows of validation text, which has {}: --eval_iters "
+                    "0 takes each "
+                    "once, in less time",
+                    drawn, windows));
   console.line("");
 }
 

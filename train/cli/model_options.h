@@ -21,9 +21,11 @@ inline LoadedModel given_model(const std::string& out_dir, const std::string& ch
     if (const std::string foreign = foreign_weights(out_dir); !foreign.empty())
       throw UsageError("--out_dir: " + foreign);
   check_folder("--out_dir", out_dir);
-  INK_CHECK(!is_locked(out_dir) || checkpoint_exists(out_dir, place_of(out_dir).name),
-            "the run in ", printable(out_dir, 200),
-            " has not saved a checkpoint yet; wait for its first evaluation (--eval_interval)");
+  INK_CHECK(
+      !is_locked(out_dir) || checkpoint_exists(out_dir, place_of(out_dir).name), "the run in ",
+      printable(out_dir, 200),
+      " has not saved a checkpoint yet; it does so at its first evaluation, or a minute after "
+      "its start");
   return load_model(out_dir, checkpoint, weights);
 }
 
