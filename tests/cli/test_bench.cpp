@@ -581,6 +581,16 @@ TEST(Suggest, TheRule) {
     set_steps(size, small, minutes);
     return size.config.max_iters;
   };
+  const auto evaluated = [&](double bytes) {
+    TextFacts longer = small;
+    longer.bytes = bytes;
+    Suggestion size = sizes(longer, 2);
+    size.parameters = 900'000, size.seconds = 0.01;
+    set_steps(size, longer, 5);
+    return size.config.eval_iters;
+  };
+  EXPECT_EQ(evaluated(1e6), TrainConfig().eval_iters);
+  EXPECT_EQ(evaluated(2e5), 0) << "its 10000 tokens to validate on, and not 20 batches of 1024";
   EXPECT_LT(steps(50), steps(100));
   EXPECT_EQ(steps(1000), steps(2000)) << "more would learn the text by heart";
   Suggestion large = sizes(small, 6);

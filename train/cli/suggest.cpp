@@ -140,6 +140,9 @@ void set_steps(Suggestion& size, const TextFacts& text, double minutes) {
   config.max_iters = static_cast<int64_t>(std::clamp(steps, 1.0, 1e9));
   config.warmup_iters = std::min<int64_t>(config.max_iters / 20, 100);
   config.eval_interval = std::max<int64_t>(config.max_iters / 10, 1);
+  // Where evaluations would draw more than there is, they take all of it, which is faster.
+  const double drawn = static_cast<double>(config.eval_iters) * passes_a_step;
+  if (drawn * kTrainedOn > 1 - kTrainedOn) config.eval_iters = 0;
   size.passes = steps * passes_a_step;
   size.by_heart = steps == most;
   const double again = size.passes * parameters_a_byte;
@@ -160,6 +163,8 @@ std::string train_arguments(const Suggestion& size) {
       config.tokenizer, config.n_layer, config.n_head, config.n_embd, config.block_size,
       config.batch_size, config.learning_rate, config.max_iters, config.warmup_iters,
       config.eval_interval);
+  if (config.eval_iters != usual.eval_iters)
+    words += fmt::format(" --eval_iters {}", config.eval_iters);
   if (config.dropout > 0) words += fmt::format(" --dropout {}", config.dropout);
   if (config.dtype != usual.dtype) words += " --dtype " + config.dtype;
   if (config.device != usual.device) words += " --device " + for_shell(config.device);
