@@ -68,8 +68,13 @@ std::string for_shell(const std::string& word) {
     return std::isalnum(c) != 0 || c >= 0x80 ||
            std::string_view("_./+-=:,@%").find(c) != std::string_view::npos;
   };
+  std::string quoted = "$'";
+  if (printable(word) != word) {  // what is shown as \x09 is read as that
+    for (const char c : word) quoted += (c == '\'' || c == '\\' ? "\\" : "") + std::string(1, c);
+    return printable(quoted) + "'";
+  }
   if (!word.empty() && std::all_of(word.begin(), word.end(), plain)) return word;
-  std::string quoted = "'";
+  quoted = "'";
   for (const char c : word) quoted += c == '\'' ? std::string("'\\''") : std::string(1, c);
   return quoted + "'";
 }

@@ -962,6 +962,11 @@ TEST(CommandLine, HabitsAreAnswered) {
   }
   EXPECT_EQ(option_typed("--out_dir", "--x"), "--out_dir=--x");
   EXPECT_EQ(option_typed("--out_dir", "a b"), "--out_dir 'a b'");
+  for (const std::string name : {"caf\xe9", "a\tb'\\x41", "\x1b[1m\nb"})  // printed, and typed
+    EXPECT_EQ(run_shell("bash -c '. /dev/stdin' <<'EOF'\nprintf %s " + printable(for_shell(name)) +
+                        "\nEOF\n:")
+                  .out,
+              name);
   expect_refused({"sample", "--start", "Once", "upon"}, "a text of several words stands in quotes");
   expect_refused({"report", "--out_dir", "x"}, "need no name: inkling report FOLDER");
   expect_refused({"suggest", "--hours", "1"}, "did you mean --minutes?");
