@@ -308,7 +308,8 @@ bool repeats_itself(const CheckedFunction& f, const Tensors& inputs,
   return std::equal(now.begin(), now.end(), before.begin(), before.end(), detail::checking::equal);
 }
 
-// Sees which nodes live on when all that a function returned is gone.
+// Sees which nodes live on when all that a function returned is gone, and it has run again: what a
+// layer computed last, it may keep to be looked at.
 struct Leaks : Observer {
   std::vector<std::weak_ptr<Node>> nodes;
   void op(const char*, const Tensors&, const Tensors& outputs, bool recorded) override {
@@ -321,6 +322,7 @@ std::string leak_of(const CheckedFunction& f, const Tensors& inputs) {
     const Observe observe(leaks);
     evaluate(f, inputs);
   }
+  evaluate(f, inputs);
   for (size_t i = leaks.nodes.size(); i-- > 0;)  // the newest one keeps those that it came from
     if (const auto node = leaks.nodes[i].lock()) return node->name;
   return {};
@@ -387,7 +389,7 @@ std::string other_fault(const CheckedFunction& f, const Tensors& inputs, const T
   if (const std::string leak = leak_of(f, inputs); !leak.empty())
     return leak +
            " is never freed: its vjp, which it holds, captures its output (keep it as "
-           "Saved::output), or the function keeps what it computed";
+           "Saved::output), or the function keeps all that it computes";
   if (const std::string op = depends_on_layout(f, inputs, leaves, upstream); !op.empty())
     return op +
            " gives something else where its input is not contiguous: let it read "
