@@ -6,10 +6,10 @@
 # keeps the iterated matrix in bfloat16, whatever the dtype of the parameter. Each step multiplies
 # small singular values by 3.4445, all five by 485, and with them what the first roundings left. So
 # a gradient of rank 1 (a linear layer's, of one token; n tokens give rank n) becomes an update of
-# full rank, with two thirds of its squared norm outside of the gradient's direction. The same steps
-# in float32, or with operands alone rounded to bfloat16, leave less than a thousandth there. Who
-# compares a Muon of his own with torch's, element by element, compares noise where gradients lack
-# rank.
+# full rank, with more than half of its squared norm outside of the gradient's direction: 0.54, 0.67
+# and 0.72 for the matrices below. The same steps in float32, or with operands alone rounded to
+# bfloat16, leave less than a thousandth there. Who compares a Muon of his own with torch's, element
+# by element, compares noise where gradients lack rank.
 #
 # Seen with torch 2.15.0 on the CPU.
 set -euo pipefail

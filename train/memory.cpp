@@ -126,9 +126,9 @@ static int64_t update_peak(const NamedTensors& parameters, const std::set<std::s
   return memory_stats(device).peak_bytes_in_use - before;
 }
 
-// That of all rows, which grows with them by the same bytes. Muon works on a matrix for each
-// thread, so the largest tell what it needs. 0 if a program's own optimizer takes none but whole
-// parameters.
+// That of all rows, which grows with them by the same bytes. On a CPU, Muon works on a matrix for
+// each thread, so the largest tell what it needs. (On a GPU it works on more at a time, which is
+// left out.) 0 if a program's own optimizer takes none but whole parameters.
 static int64_t update_bytes(const LanguageModel& model, const TrainConfig& config,
                             int64_t threads) {
   constexpr int64_t kElements = 1 << 17;

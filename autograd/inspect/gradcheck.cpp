@@ -511,30 +511,6 @@ GradcheckReport gradgradcheck(const CheckedFunction& function, const TensorList&
   return report;
 }
 
-std::ostream& operator<<(std::ostream& out, const WrongGradient& wrong) {
-  if (!wrong.error.empty())
-    return out << detail::joined({wrong.op, " ", wrong.output, ": its vjp ", wrong.error});
-  const std::string when = wrong.when.empty() ? "" : " " + wrong.when;
-  const char* const beside =
-      wrong.when.empty() ? " along a random direction, by differences " : ", expected ";
-  out << detail::joined({wrong.op, " ", wrong.output, " returns a wrong gradient for the op's ",
-                         "input ", wrong.input, " ", wrong.shape, when, ": ", wrong.analytic,
-                         beside, wrong.numeric});
-  switch (wrong.definition) {
-    case WrongGradient::passes:
-      return out << "; its definition passes: its vjp, or a kernel, is wrong";
-    case WrongGradient::fails:
-      return out << "; its definition fails too, at " << wrong.fails_at << ": the formula is wrong";
-    case WrongGradient::none:
-      return out
-             << "; it is an op without a definition: its vjp, its kernel or its formula is wrong, "
-                "or it was given a number that was read from a tensor (item)";
-    case WrongGradient::not_known:
-      break;
-  }
-  return out;
-}
-
 std::ostream& operator<<(std::ostream& out, const GradcheckReport& report) {
   out << (report.ok ? "ok: " : "FAILED: ");
   for (const WrongGradient& wrong : report.ops.wrong) out << wrong << "\n";

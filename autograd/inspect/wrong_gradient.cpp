@@ -26,9 +26,9 @@ namespace ink {
 namespace {
 
 using detail::checking::Aside, detail::checking::equal, detail::checking::in_f32,
-    detail::checking::places, detail::checking::random_values, detail::checking::StoragePtr,
-    detail::checking::tensor_like, detail::checking::Values, detail::checking::values_of,
-    detail::checking::whole, detail::checking::write;
+    detail::checking::places, detail::checking::random_values, detail::checking::spread,
+    detail::checking::StoragePtr, detail::checking::tensor_like, detail::checking::Values,
+    detail::checking::values_of, detail::checking::whole, detail::checking::write;
 constexpr double kStep = 1e-6;
 
 // The memory of an input: an output of an earlier op, or that of a leaf.
@@ -115,7 +115,6 @@ struct AloneContext : VjpContext {
   std::vector<bool> added_;
 };
 
-using detail::checking::spread;
 Grads spread(const Op& op, const std::vector<Values>& upstream, int64_t stride = 1) {
   Grads dys;
   for (size_t k = 0; k < op.outputs.size(); ++k)
@@ -536,6 +535,30 @@ OpsCheck check_ops(const std::function<void()>& function, uint64_t seed) {
 
 OpsCheck check_vjps(const std::function<void()>& function, uint64_t seed) {
   return Checker(detail::repeats(function), seed).check(false);
+}
+
+std::ostream& operator<<(std::ostream& out, const WrongGradient& wrong) {
+  if (!wrong.error.empty())
+    return out << detail::joined({wrong.op, " ", wrong.output, ": its vjp ", wrong.error});
+  const std::string when = wrong.when.empty() ? "" : " " + wrong.when;
+  const char* const beside =
+      wrong.when.empty() ? " along a random direction, by differences " : ", expected ";
+  out << detail::joined({wrong.op, " ", wrong.output, " returns a wrong gradient for the op's ",
+                         "input ", wrong.input, " ", wrong.shape, when, ": ", wrong.analytic,
+                         beside, wrong.numeric});
+  switch (wrong.definition) {
+    case WrongGradient::passes:
+      return out << "; its definition passes: its vjp, or a kernel, is wrong";
+    case WrongGradient::fails:
+      return out << "; its definition fails too, at " << wrong.fails_at << ": the formula is wrong";
+    case WrongGradient::none:
+      return out
+             << "; it is an op without a definition: its vjp, its kernel or its formula is wrong, "
+                "or it was given a number that was read from a tensor (item)";
+    case WrongGradient::not_known:
+      break;
+  }
+  return out;
 }
 
 }  // namespace ink

@@ -25,7 +25,7 @@ struct BackwardProblem : AttentionProblem<T> {
   const C* lse;  // (heads, queries)
 };
 
-/// The saved numbers of kOther queries' softmax.
+/// The saved numbers of the softmax of up to kOther queries.
 template <class C>
 struct QueryRows {
   C lse[kOther], delta[kOther];

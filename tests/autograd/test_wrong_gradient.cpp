@@ -196,8 +196,7 @@ TEST(Gradcheck, NamesAnOpWhoseValueWasComputedInTheGraph) {
       {leaf({3})},
       "each op that ran is right by itself, or could not be checked by itself: test_constant; "
       "test_constant (3,) does not move with its input, for which its vjp returns a gradient: is "
-      "it "
-      "piecewise constant, or computed outside?\n");
+      "it piecewise constant, or computed outside?\n");
 }
 
 // A kernel that takes dy for contiguous.

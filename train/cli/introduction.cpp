@@ -151,9 +151,8 @@ void introduce(Console& console, Trainer& trainer, const std::filesystem::path& 
                 drawn = config.eval_iters * config.batch_size;
   if (drawn > windows)
     console.paragraph(
-        fmt::format("an evaluation draws {} windows of validation text, which has {}: --eval_iters "
-                    "0 takes each "
-                    "once, in less time",
+        fmt::format("an evaluation draws {} windows of validation text, which has {}: "
+                    "--eval_iters 0 takes each once, in less time",
                     drawn, windows));
   console.line("");
 }

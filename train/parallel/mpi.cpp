@@ -50,7 +50,8 @@ class MpiProcesses : public Processes {
     watch_wait();
     // Over TCP, Open MPI sends up to 64 kB at once. For more it asks first, and the answer waits
     // until the other one's backward looks at MPI again: a step took half as long again.
-    ::setenv("OMPI_MCA_btl_tcp_eager_limit", "300000", 0);  // a piece of gradients (sum.cpp)
+    const std::string at_once = std::to_string(kPieceBytes + 4096);  // and what MPI adds to it
+    ::setenv("OMPI_MCA_btl_tcp_eager_limit", at_once.c_str(), 0);
     check(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_FUNNELED, &given), "start");
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
     check(MPI_Comm_rank(MPI_COMM_WORLD, &rank), "rank");

@@ -193,7 +193,8 @@ class NcclLinks : public DeviceLinks {
   bool is_past(const Move& move) {
     int result = nccl::kSuccess;
     nccl::check(nccl_.CommGetAsyncError(move.link->comm, &result), move.link->comm, "state");
-    // The process that has ended says why, and ends all; this one speaks if it does not.
+    // The process that has ended says why, and mpirun ends all within two seconds. This one speaks
+    // if that does not come.
     if (result == nccl::kRemoteError) std::this_thread::sleep_for(std::chrono::seconds(3));
     if (result != nccl::kInProgress) nccl::check(result, move.link->comm, "a transfer");
     return move.launched && backend_.is_past(move.mark);

@@ -16,6 +16,9 @@
 
 namespace ink {
 
+/// Bytes of a piece of gradients or weights that travels between CPUs: engines may need to know.
+inline constexpr size_t kPieceBytes = 1 << 18;
+
 /// How a GPU's memory travels to and from the neighbours of a process (nccl.h).
 class DeviceLinks {
  public:

@@ -16,8 +16,8 @@
 namespace ink {
 namespace {
 
-// Bytes of a piece of the weights, and pieces on their way, as in sum.cpp.
-constexpr size_t kValuesPiece = 1 << 18, kDeviceValues = 1 << 22, kValuesAhead = 4;
+// Bytes of a piece of a GPU's weights, and pieces on their way, as in sum.cpp.
+constexpr size_t kDeviceValues = 1 << 22, kValuesAhead = 4;
 
 std::span<std::byte> bytes_of(Tensor x) {
   const auto size = static_cast<size_t>(x.numel() * size_of(x.dtype()));
@@ -167,7 +167,7 @@ std::vector<std::span<std::byte>> Shards::values_of(int64_t process) {
   for (const Rows& one : all_)
     if (one.begin(process) < one.end(process))
       for_pieces(bytes_of(one.of(one.value.detach(), process)),
-                 device_.is_cpu() ? kValuesPiece : kDeviceValues,
+                 device_.is_cpu() ? kPieceBytes : kDeviceValues,
                  [&](std::span<std::byte> piece) { pieces.push_back(piece); });
   return pieces;
 }

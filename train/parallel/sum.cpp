@@ -12,8 +12,8 @@
 namespace ink {
 namespace {
 
-// Elements of a piece: 256 kB, and 4 MB of a GPU's memory, for which each piece costs launches.
-constexpr int64_t kPiece = 1 << 16, kDevicePiece = 1 << 20;
+// Elements of a piece; 4 MB of a GPU's memory, because each piece costs launches.
+constexpr int64_t kPiece = kPieceBytes / sizeof(float), kDevicePiece = 1 << 20;
 // Pieces on their way to a process. MPI lets all that were started share the link, so that with
 // more the first would arrive when the last does.
 constexpr int64_t kAhead = 4;
