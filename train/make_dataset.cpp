@@ -6,12 +6,14 @@
 #include <system_error>
 #include <utility>
 
+#include "autograd/inspect/machine.h"
 #include "autograd/io/foreign.h"
 #include "autograd/io/log.h"
 #include "data/bpe/train.h"
 #include "data/data_files.h"
 #include "data/file.h"
 #include "data/tasks.h"
+#include "train/memory.h"
 
 namespace ink {
 namespace {
@@ -158,6 +160,35 @@ std::shared_ptr<const Tokenizer> vocabulary_of_ids(const DataFiles& files,
   return given;
 }
 
+// Throws if the ids of these texts do not fit into memory, where the system would end the program
+// without a word. The begin of the largest text tells how many ids a byte has.
+void check_ids_fit(const DataFiles& files, const Tokenizer* tokenizer) {
+  uintmax_t bytes = 0, largest = 0;
+  std::filesystem::path file;
+  for (const auto* part : {&files.train, &files.val})
+    for (const auto& each : *part) {
+      const uintmax_t size = is_pipe(each) ? 0 : file_size(each);
+      bytes += size;
+      if (size > largest) largest = size, file = each;
+    }
+  if (bytes < static_cast<uintmax_t>(usable_memory()) / 4) return;  // an id has at most 4 bytes
+  const TextFile text(file);
+  const std::string_view begin = text.view().substr(0, size_t{1} << 16);
+  const auto begins_character = [](char c) { return (c & 0xc0) != 0x80; };
+  const double ids =
+      tokenizer == nullptr
+          ? static_cast<double>(std::count_if(begin.begin(), begin.end(), begins_character))
+          : with_prefix(file.string(), [&] {
+              const auto encoded = tokenizer->encode_part(text.view(), 0, begin.size());
+              return static_cast<double>(encoded.size());
+            });
+  const int of_id = tokenizer == nullptr || tokenizer->vocab_size() <= 1 << 16 ? 2 : 4;
+  const double share = ids / static_cast<double>(begin.size());
+  check_memory("--data, as token ids,",
+               static_cast<int64_t>(static_cast<double>(bytes) * share) * of_id,
+               "inkling prepare writes them to files, which train reads in place");
+}
+
 }  // namespace
 
 std::unique_ptr<Dataset> make_other_dataset(TrainConfig config, const SavedRun& run,
@@ -194,8 +225,10 @@ std::unique_ptr<Dataset> make_dataset(const TrainConfig& config,
   INK_CHECK(config.pack == "across" || files.are_prepared,
             "--pack within: expected prepared data, which know where documents begin; make them "
             "with inkling prepare");
-  if (!files.are_ids)
+  if (!files.are_ids) {
+    check_ids_fit(files, tokenizer.get());
     return std::make_unique<TextDataset>(files.train, tokenizer, config.val_fraction, files.val);
+  }
   if (files.are_prepared) {
     PreparedDataset::Options options;
     options.val_fraction = config.val_fraction;

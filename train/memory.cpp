@@ -212,12 +212,12 @@ int64_t least_parameters(const GPTConfig& c) {
   return (c.vocab_size + c.block_size) * c.n_embd + 12 * c.n_layer * c.n_embd * c.n_embd;
 }
 
-void check_memory(const std::string& what, int64_t bytes) {
+void check_memory(const std::string& what, int64_t bytes, const std::string& advice) {
   const int64_t most = usable_memory();
   const auto gigabytes = [](int64_t n) { return (n + 50'000'000) / 100'000'000; };  // tenths
   INK_CHECK(bytes <= most, what, " needs about ", gigabytes(bytes) / 10, ".", gigabytes(bytes) % 10,
             " GB of memory, and this process can have ", gigabytes(most) / 10, ".",
-            gigabytes(most) % 10, " GB; choose smaller sizes");
+            gigabytes(most) % 10, " GB; ", advice);
 }
 
 }  // namespace ink

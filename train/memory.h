@@ -26,7 +26,8 @@ struct MemoryEstimate {
 int64_t least_parameters(const GPTConfig& config);
 
 /// Throws if `what` ("this model") needs more bytes than this process can have.
-void check_memory(const std::string& what, int64_t bytes);
+void check_memory(const std::string& what, int64_t bytes,
+                  const std::string& advice = "choose smaller sizes");
 
 /// While it lives, this thread runs a model as a step of the config would, and nothing of that
 /// stays: neither what the model draws nor what it writes into its buffers.

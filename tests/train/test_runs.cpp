@@ -919,6 +919,12 @@ TEST_F(Runs, MemoryThatCannotBeHadIsAnError) {
   expect_error("ulimit -v 1400000; " +
                    train("--threads 2 --n_layer 12 --n_embd 1024 --out_dir " + path("out")),
                1, "this run needs about 2.4 GB");
+  std::ofstream(path("long.txt")) << "a";
+  fs::resize_file(path("long.txt"), 600'000'000);  // takes no room on the disk
+  expect_error("ulimit -v 1100000; " + train("--threads 2 --tokenizer byte --data " +
+                                             path("long.txt") + " --out_dir " + path("out")),
+               1,
+               "--data, as token ids, needs about 1.2 GB of memory, and this process can have 1.1");
 #endif
   expect_error(train("--n_layer 1000 --n_embd 65536 --out_dir " + path("out")), 1,
                "this model needs about ");
