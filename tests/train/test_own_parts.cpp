@@ -243,6 +243,20 @@ TEST(OwnParts, TheEstimateKnowsWhatWaits) {
   }
 }
 
+// Weights are kept in bfloat16, too, where products are in it.
+TEST(OwnParts, TheEstimateKnowsCopiesOfWeights) {
+  TrainConfig config;
+  config.n_layer = 2;
+  config.n_embd = 256;
+  config.block_size = config.batch_size = 16;
+  config.batch_parts = 1;
+  config.dtype = "bfloat16";
+  for (const char* model : {"gpt", "llama"}) {
+    config.model = model;
+    EXPECT_NEAR(estimated_share(config), 1, 0.03) << model;
+  }
+}
+
 // Where a batch is small, what an update computes is the most.
 TEST(OwnParts, TheEstimateKnowsUpdates) {
   TrainConfig config;

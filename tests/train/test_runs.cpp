@@ -827,6 +827,9 @@ TEST_F(Runs, SayWhenTheirArithmeticChanges) {
   const std::string known = run_program("info --out_dir " + run).out;
   EXPECT_NE(known.find("; threads 2, batch_parts 2\n"), std::string::npos) << known;
   const std::string differ = "inkling: resume: last bits will differ from here on: ";
+  fs::copy(run, run + "_of_one", fs::copy_options::recursive);
+  const std::string of_one = run_shell(resume + "_of_one --max_iters 21 --batch_size 1").err;
+  EXPECT_EQ(of_one.find(differ + "batch_parts 1 (before: 2)\n"), 0U) << of_one;
   EXPECT_EQ(run_shell(resume + " --max_iters 21 --threads 3").err,
             differ + "threads 3 (before: 2)\n");
   const Json saved = Json::parse(read_file(run + "/ckpt/state.json")).at("state");
