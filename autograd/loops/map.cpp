@@ -11,7 +11,8 @@ namespace ink {
 namespace {
 
 constexpr int64_t kChunk = 512;    // elements gathered at a time: well inside the first cache
-constexpr int64_t kShortRow = 32;  // shorter rows are gathered into chunks; of bytes, twice as many
+constexpr int64_t kShortRow = 16;  // shorter rows are gathered into chunks
+constexpr int64_t kShortConverted = 256;  // the same where a row is converted, too
 
 // Where the elements of a run lie: `width` of them next to each other or `inner` apart, and again
 // from `stride` on.
@@ -120,11 +121,9 @@ void map_operands(detail::MapRow row, const void* f, Array& y, DType y_dtype,
   const std::array<DType, N> stored{y.dtype(), inputs[K].array.dtype()...};
   const std::array<DType, N> taken{y_dtype, inputs[K].dtype...};
   const std::array<std::byte*, N> start{writable_address_of(y), address_of(inputs[K].array)...};
-  const int64_t least = std::min({size_of(y.dtype()), size_of(inputs[K].array.dtype())...});
   const int64_t most = std::max({size_of(y.dtype()), size_of(inputs[K].array.dtype())...});
   std::array<int64_t, N> inner{};
-  // Loops over bytes go 64 elements at a time, and over what is left one by one.
-  const int64_t width = loop.take_short_rows(least == 1 ? 2 * kShortRow : kShortRow, inner);
+  const int64_t width = loop.take_short_rows(stored == taken ? kShortRow : kShortConverted, inner);
 
   std::array<Form, N> forms;
   std::array<int64_t, N> step;
