@@ -80,6 +80,14 @@ inline void write(const StoragePtr& memory, const Values& values) {
   to.copy_(tensor_like(to, values));
   memory->version = version;
 }
+// All of a memory of bools becomes its opposite, likewise.
+inline void flip(const StoragePtr& memory) {
+  const Aside aside;
+  const uint64_t version = memory->version;
+  Tensor bools(Array(memory, {{memory->bytes}, {1}, 0}, boolean));
+  bools.copy_(~bools);
+  memory->version = version;
+}
 
 // A tensor of x's shape, whose elements lie `stride` apart: 1 is contiguous, 0 expanded. What lies
 // between them is nan, so that who reads it is seen.

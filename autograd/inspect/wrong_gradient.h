@@ -57,8 +57,8 @@ struct OpsCheck {
 OpsCheck check_ops(const std::function<void()>& forward, uint64_t seed = 1);
 /// Runs `forward` once, and the vjp of each op with upstream gradients as a walk may bring them:
 /// sums to add to, gradients that are not contiguous, expanded or undefined. What the vjp returns
-/// must be the same. It must write neither dy nor its op's tensors, and read no f64 tensor of these
-/// that it has not saved (Saved).
+/// must be the same. It must write neither dy nor its op's tensors, and read no f64 or bool tensor
+/// of these that it has not saved (Saved).
 OpsCheck check_vjps(const std::function<void()>& forward, uint64_t seed = 1);
 
 }  // namespace ink

@@ -344,6 +344,15 @@ TEST(Gradcheck, NamesAVjpThatReadsWhatItHasNotSaved) {
                   [e = y.detach()](const Tensor& dy) -> Grads { return {dy * e}; });
   };
   expect_named(of_output, {leaf({2})}, "test_kept (2,): its vjp reads its output 0 unwatched");
+  const Tensor mask = tensor({true, false, true});
+  const auto masked = [&](const Inputs& in) {
+    return record("test_masked", {in[0], mask}, where(mask, in[0].detach(), 0.0),
+                  [mask = mask](const Tensor& dy) -> Grads {
+                    return {where(mask, dy, 0.0), Tensor()};
+                  });
+  };
+  expect_named(masked, {leaf({3})}, "test_masked (3,): its vjp reads its input 1 unwatched");
+  EXPECT_EQ(mask.tolist<bool>(), (std::vector<bool>{true, false, true}));
 }
 
 // Frees the nodes that hold themselves.
@@ -428,6 +437,9 @@ TEST(Gradcheck, SaysWhereThereIsNoDerivative) {
   EXPECT_EQ(text_of(root).find("-nan"), std::string::npos) << text_of(root);
   expect_named([](const Inputs& in) { return square(in[0]); }, {at({1e10, 2})},
                "input 0 (2,) [0]: a step of eps = 1e-06 is lost in rounding");
+  // 1e-8 lies within a step of 0, beyond which 1 / x has the other sign.
+  expect_named([](const Inputs& in) { return 1 / in[0]; }, {at({1e-8, 3})},
+               "each op that ran is right by itself; no derivative at reciprocal (2,), input 0");
   // What is wrong beside a kink is found.
   const GradcheckReport beside = gradcheck(
       [](const Inputs& in) { return abs(in[0]) + test_square(in[1], 1); }, {at({0}), at({2})});
