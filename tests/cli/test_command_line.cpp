@@ -1292,5 +1292,20 @@ TEST(CommandLine, TwoOptionsOfOneNameAreRefused) {
             "two options are called --steps; give the setting of your model another name");
 }
 
+// A model of one's own may have a setting that is on: the help says so, and how to turn it off.
+TEST(CommandLine, TheHelpShowsFlagsThatAreOn) {
+  CommandOptions command("train", "Has two flags.");
+  bool gated = true, tied = false;
+  command.flag("--gated", gated, "a gate");
+  command.flag("--tied", tied, "one table");
+  ::testing::internal::CaptureStdout();
+  EXPECT_FALSE(command.parse({"--help"}));
+  const std::string help = ::testing::internal::GetCapturedStdout();
+  EXPECT_NE(help.find("--gated=true "), std::string::npos) << help;
+  EXPECT_NE(help.find("--tied  "), std::string::npos) << help;
+  EXPECT_TRUE(command.parse({"--gated=false"}));
+  EXPECT_FALSE(gated);
+}
+
 }  // namespace
 }  // namespace ink

@@ -322,6 +322,8 @@ void CommandOptions::add(const std::string& names, Value value, const std::strin
 void CommandOptions::flag(const std::string& name, bool& value, const std::string& help) {
   parser_->options.push_back(
       {.names = {name.substr(2)},
+       .initial = value ? "true" : "",  // the help shows it: a flag alone would mean off
+       .shows_initial = true,
        .help = help,
        .group = parser_->group,
        .least_values = 0,
