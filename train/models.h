@@ -6,6 +6,7 @@
 //   }
 #pragma once
 
+#include <concepts>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -50,6 +51,9 @@ void add_model(const std::string& name,
 /// ... made as a Model(sizes).
 template <class Model>
 void add_model(const std::string& name) {
+  static_assert(std::derived_from<Model, LanguageModel>, "a model extends LanguageModel or GPT");
+  static_assert(std::constructible_from<Model, const GPTConfig&>,
+                "a model has operator() and a constructor that takes a const GPTConfig&");
   add_model(name, detail::make_with_fields<Model, GPTConfig>);
 }
 

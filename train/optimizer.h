@@ -32,6 +32,7 @@
 //   add_optimizer<Signum>("signum");  // TrainConfig::optimizer, so --optimizer, may be "signum"
 #pragma once
 
+#include <concepts>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -306,6 +307,9 @@ void add_optimizer(const std::string& name, MakeOptimizer make);
 /// ... made as an Own(groups, config).
 template <class Own>
 void add_optimizer(const std::string& name) {
+  static_assert(
+      std::constructible_from<Own, const std::vector<ParameterGroup>&, const TrainConfig&>,
+      "an optimizer has a constructor that takes the groups and a const TrainConfig&");
   add_optimizer(name, [](const std::vector<ParameterGroup>& groups, const TrainConfig& config) {
     return std::make_unique<Own>(groups, config);
   });

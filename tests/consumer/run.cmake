@@ -91,4 +91,16 @@ step(${CMAKE_CTEST_COMMAND} --test-dir ${WORK}/consumer --output-on-failure)
 build(${SOURCE}/own_op own_op)
 step(${WORK}/own_op/own_op)
 build(${EXAMPLES} examples --target two_moons)
+
+# A component of a wrong name is named.
+file(WRITE ${WORK}/misspelt/CMakeLists.txt "cmake_minimum_required(VERSION 3.22)
+project(misspelt LANGUAGES CXX)
+find_package(inkling REQUIRED COMPONENTS nn trian)
+")
+execute_process(COMMAND ${CMAKE_COMMAND} -G ${GENERATOR} -DCMAKE_PREFIX_PATH=${WORK}/prefix
+                        -DCMAKE_CXX_COMPILER=${CXX} -S ${WORK}/misspelt -B ${WORK}/misspelt/build
+                RESULT_VARIABLE status OUTPUT_QUIET ERROR_VARIABLE output)
+if(status EQUAL 0 OR NOT output MATCHES "It has no component trian\\.")
+  message(FATAL_ERROR "A component that is not there: ${status}\n${output}")
+endif()
 step(${WORK}/examples/two_moons)

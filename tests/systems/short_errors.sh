@@ -65,9 +65,13 @@ randint(5, 10);
 matmul(x);
 cat(x, x);
 print(std::optional<int>());
+add_model<Dropout>("own");
+add_optimizer<Dropout>("own");
 EOF
 {
-  printf '#include "autograd/autograd.h"\n#include "nn/dropout.h"\nusing namespace ink;\n'
+  printf '#include "%s"\n' autograd/autograd.h nn/dropout.h train/config.h train/models.h \
+    train/optimizer.h
+  echo 'using namespace ink;'
   sed 's/.*/void f(Tensor x) { & }/; s/ f(/ f_@(/' "$work/wrong.txt" | awk '{ sub("@", NR); print }'
 } >"$work/wrong.cpp"
 if "$@" -std=c++20 -fopenmp -fsyntax-only -I. $limit "$work/wrong.cpp" 2>"$work/errors.txt"; then
@@ -77,9 +81,13 @@ fi
 failed=0 number=0
 while IFS= read -r line; do
   number=$((number + 1))
-  grep -q "wrong.cpp:$((number + 3)):" "$work/errors.txt" ||
+  grep -q "wrong.cpp:$((number + 6)):" "$work/errors.txt" ||
     { echo "This compiles: $line"; failed=1; }
 done <"$work/wrong.txt"
+for sentence in "a model extends LanguageModel or GPT" "an optimizer has a constructor that"; do
+  grep -q "error: static.assert.*$sentence" "$work/errors.txt" ||
+    { echo "Not said: $sentence"; failed=1; }
+done
 lines=$(wc -l <"$work/errors.txt")
 echo "$lines lines for $number errors"
 if ((lines > 14 * number)); then
