@@ -36,7 +36,7 @@ Answer by(const How& how) {
         if (fits || (how.keeps_first && i == order[0])) total += kept[i] = p[i];
         before += p[i];
       }
-      for (const double x : kept) q.push_back(how.normalises ? (total > 0 ? x / total : 0) : x);
+      for (const double x : kept) q.push_back(how.normalises ? x / total : x);  // 0 / 0 is nan
     }
     return {from_vector(q, in[0].shape())};
   };
@@ -75,6 +75,8 @@ Exercise top_p_exercise(top_p_check::F nucleus) {
          of("a vocabulary of one", ones({2, 1}, f64), 0.5)},
         {{by({.keeps_last = false}),
           "The token with which the sum reaches top_p is missing. It belongs to the nucleus."},
+         {by({.keeps_last = false, .keeps_first = false}),
+          "The token with which the sum reaches top_p is missing, also where it is the likeliest."},
          {by({.keeps_first = false}),
           "A small top_p leaves nothing here. The likeliest token belongs to it always."},
          {by({.sorts = false}),
