@@ -22,7 +22,6 @@ const GemmUnit* avx512_bf16_unit();
 const GemmUnit* avx512_unit();
 const GemmUnit* avx2_unit();
 const GemmUnit* neon_unit();
-const GemmUnit* openblas_unit();
 
 namespace {
 

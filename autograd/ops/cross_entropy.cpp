@@ -45,6 +45,7 @@ static C cross_entropy_row(C* d, const C* a, int64_t n, int64_t target, C weight
           lse = simd::log_of_sum(total, others), more = z == 0 ? C(0) : 2 * z * (lse + top),
           share = weight / total * (1 + more);
   for (int64_t i = 0; i < n; ++i) d[i] *= share;
+  // Where the target has nearly all, p - 1 has no digits left: it is -others / total.
   const bool alone = likely == 1 && total < simd::kOneTerm<C>;
   d[target] = alone ? weight / total * (more - others) : likely * share - weight;
   return loss(lse);

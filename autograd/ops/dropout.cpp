@@ -45,6 +45,7 @@ void dropout(Array& y, const Array& x, double p, const RandomPosition& at) {
 
 }  // namespace cpu
 
+// The mask has at least 32 bits, because 1 / (1 - p) would be rounded in bf16.
 static Tensor dropout_composed(const Tensor& x, double p, const RandomPosition& at) {
   const Tensor one = ones(x.shape(), {x.dtype() == f64 ? f64 : f32, x.device()});
   Tensor mask = empty_like(one);

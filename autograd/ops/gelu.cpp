@@ -29,7 +29,7 @@ static Tensor second_slope(const Tensor& input, Gelu approximate) {
   return s * r * (2 * dv + x * ((r - s) * square(dv) + 0.42812889763560149 * x));
 }
 
-// gelu's own row checks it.
+// Its node is a gelu, too, because gelu's row in train/cases checks it.
 Tensor gelu_backward(const Tensor& dy, const Tensor& x, Gelu approximate) {
   Tensor dx = empty_result(x.shape(), x.options(), {&x});
   kernel::unary_backward(dx, dy, x,

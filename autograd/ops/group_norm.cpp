@@ -33,13 +33,14 @@ Tensor group_norm(const Tensor& input, int64_t groups, const Tensor& weight, con
   const int64_t N = input.size(0), C = input.size(1);
   INK_CHECK(groups > 0 && C % groups == 0, "group_norm: ", C, " channels do not make ", groups,
             " groups of one size");
+  // PyTorch's condition: of several samples, a group may have one value.
   INK_CHECK(N == 0 || (input.numel() > 0 && (N > 1 || input.numel() > groups)),
             "group_norm: expected more than one value in a group, got ", input.shape());
   Shape channels = Shape::filled(input.dim() - 1, 1);  // (C, 1, ...), to broadcast with x
   channels[0] = C;
   Tensor y = input.dtype() == bf16 ? input.to(f32) : input;  // rounded once, at the end
   const Tensor rows = reshape(y, {N * groups, N > 0 ? input.numel() / (N * groups) : 0});
-  const Autocast off(f32);
+  const Autocast off(f32);  // under which layer_norm would give bf16
   y = reshape(layer_norm(rows, Tensor(), Tensor(), eps), input.shape());
   const auto of_channels = [&](const Tensor& p) {
     INK_CHECK(p.shape() == Shape{C}, "group_norm: expected weight and bias of shape ", Shape{C},

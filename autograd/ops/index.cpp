@@ -296,7 +296,7 @@ Tensor index(const Tensor& x, const Tensor& indices) {
   check_ids("index", indices, 0, x.shape(), true);
   // n is added to ids in [-n, 0). Those below -n stay, so that the kernel reports them as they are.
   const int64_t n = x.shape()[0];
-  const Tensor ids = where((indices < 0) == (indices >= -n), indices + n, indices);
+  const Tensor ids = where((indices < 0) & (indices >= -n), indices + n, indices);
   const Tensor all_ids = spread(ids, 0, x.shape());
   Shape shape = ids.shape();
   check_dims("index", ids.dim() + x.dim() - 1);

@@ -20,6 +20,8 @@ struct Key {
   bool operator==(const Key&) const = default;
 };
 constexpr size_t kLongestKey = 24;
+// Bytes of a piece up to which looking at all pairs again is faster than a heap.
+constexpr size_t kShort = 48;
 
 template <class T>
 uint64_t load(const char* from) {
@@ -45,7 +47,8 @@ Key key_of(std::string_view piece) {
   return key;
 }
 
-// The short pieces that a thread met last, and their ids: texts repeat their words.
+// The short pieces that a thread met last, and their ids: texts repeat their words. One takes 64
+// bytes, a line of the cache.
 struct Met {
   Key key;
   uint32_t count = 0;
@@ -189,7 +192,6 @@ size_t Merges::encode_anew(std::string_view piece, std::vector<int64_t>& ids) co
   }
   for (size_t i = 0; i < piece.size(); ++i)
     if (byte_ids_[static_cast<unsigned char>(piece[i])] < 0) return i;
-  constexpr size_t kShort = 48;  // up to here, looking at all pairs again is faster than a heap
   piece.size() <= kShort ? merge_short(piece, ids) : merge_long(piece, ids);
   return std::string_view::npos;
 }
@@ -198,7 +200,7 @@ void Merges::merge_short(std::string_view piece, std::vector<int64_t>& ids) cons
   struct Part {
     int32_t id, rank, result;  // rank, result: of the merge with the next part
   };
-  std::array<Part, 64> parts;
+  std::array<Part, kShort> parts;
   size_t count = piece.size();
   const auto look = [&](size_t i) {
     const Result* merge =

@@ -38,13 +38,13 @@ enum class RunState { running, finished, stopped, failed };
 nlohmann::ordered_json read_run(const std::filesystem::path& folder,
                                 std::optional<RunState> state = {});
 
-/// Sets a run's config, from what run.json holds, and in "defaults" the defaults of those settings
-/// that have another value.
-void set_config(nlohmann::ordered_json& run, const nlohmann::ordered_json& noted);
-
 /// The same of lines and of probes that were read before.
 nlohmann::ordered_json run_of(const std::filesystem::path& folder, const MetricsTable& lines,
                               const nlohmann::ordered_json& probes, std::optional<RunState> state);
+
+/// Sets a run's config, from what run.json holds, and in "defaults" the defaults of those settings
+/// that have another value.
+void set_config(nlohmann::ordered_json& run, const nlohmann::ordered_json& noted);
 /// The probes of a run, for the page; null if there are none.
 nlohmann::ordered_json read_probes(const std::filesystem::path& folder);
 
