@@ -174,6 +174,13 @@ TEST(Exercises, HolesAndErrorsAreSaid) {
   const Checked changed = checked(exercise);
   EXPECT_FALSE(changed.right);
   EXPECT_NE(changed.text.find("it changes its inputs"), std::string::npos) << changed.text;
+
+  const Checked in_place =
+      checked(adamw_exercise([](const Tensors& p_m_v, const Tensor&, int64_t, const AdamSettings&) {
+        Tensor(p_m_v[0]).mul_(2);
+        return p_m_v;
+      }));
+  EXPECT_NE(in_place.text.find("it changes its inputs"), std::string::npos) << in_place.text;
 }
 
 // The worst element, with both numbers.

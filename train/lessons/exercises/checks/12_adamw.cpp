@@ -17,7 +17,7 @@ AdamSettings settings_of(const Tensor& x) {
 Answer steps_of(
     const std::function<Tensors(const Tensors&, const Tensor&, int64_t, const AdamSettings&)>& f) {
   return [f](const Tensors& in) -> Tensors {
-    Tensors state = {in[0].clone(), zeros_like(in[0]), zeros_like(in[0])};
+    Tensors state = {in[0], zeros_like(in[0]), zeros_like(in[0])};
     for (int64_t i = 0; i < in[1].size(0); ++i)
       state = f(state, in[1].select(0, i), i + 1, settings_of(in[2]));
     return state;
