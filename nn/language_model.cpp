@@ -67,7 +67,8 @@ Tensor AuxiliaryLoss::added_to(const Tensor& loss, const Tensor& targets,
 namespace {
 
 constexpr double kInf = std::numeric_limits<double>::infinity();
-constexpr double kLeast = 1e-30;  // of a temperature: below it the quotient overflows f32
+// Of a temperature: below it the quotient overflows f32. Of top_p: the likeliest token stays.
+constexpr double kLeast = 1e-30;
 
 // Scores that are out of the smallest nucleus of probability top_p become -inf.
 Tensor only_nucleus(const Tensor& scores, double top_p) {

@@ -16,7 +16,8 @@ namespace ink {
 class Fields;  // autograd/io/foreign.h
 struct GemmUnit;
 
-/// On a GPU, products, threads and what the CPU's kernels were built for decide nothing.
+/// What decides the last bits of a run. On a GPU, products, threads and what the CPU's kernels were
+/// built for decide nothing.
 struct Arithmetic {
   static constexpr std::array kDtypes{f32, bf16, f64};
 

@@ -35,7 +35,7 @@ std::shared_ptr<Node> detail::make_node(const char* name,
   for (size_t i = 0; i < outputs.size(); ++i) {
     Tensor& y = outputs[i];
     if (y.slot()) y = y.is_view() ? y.alias(y.layout()) : y.detach();
-    if (y.is_floating()) y.set_slot(node->output_slot(i, y));
+    if (y.array(name).is_floating()) y.set_slot(node->output_slot(i, y));
   }
   return node;
 }

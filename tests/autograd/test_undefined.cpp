@@ -182,6 +182,13 @@ TEST(Undefined, InMethods) {
   EXPECT_EQ(text.str(), "tensor(undefined)");
 }
 
+TEST(Undefined, AnOpOfOnesOwnThatGivesNothingIsNamed) {
+  const Tensor x = ones({2}).requires_grad_();
+  const auto vjp = [](const Tensor& dy) -> Grads { return {dy}; };
+  EXPECT_EQ(error_of([&] { record("test_own", {x}, Tensor(), vjp); }),
+            "test_own: the tensor" + kWhy);
+}
+
 // A hand-written update of a model, one of whose parameters was not used.
 TEST(Undefined, AnUnusedParameterInAnUpdateLoop) {
   const Tensor used = ones({2}).requires_grad_(), unused = ones({2}).requires_grad_();

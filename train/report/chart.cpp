@@ -71,13 +71,17 @@ struct Axis {
   }
 };
 
+bool is_shown(const std::pair<double, double>& point) {
+  return std::isfinite(point.first) && std::isfinite(point.second);
+}
+
 // The axis over all values that pick() gives; a tenth of room around a logarithmic one.
 template <class Pick>
 Axis axis_over(const Chart& chart, bool log, const Pick& pick) {
   double low = std::numeric_limits<double>::infinity(), high = -low;
   for (const ChartLine& line : chart.lines) {
     for (const auto& point : line.points) {
-      if (!std::isfinite(point.first) || !std::isfinite(point.second)) continue;
+      if (!is_shown(point)) continue;
       low = std::min(low, pick(point));
       high = std::max(high, pick(point));
     }
@@ -87,10 +91,6 @@ Axis axis_over(const Chart& chart, bool log, const Pick& pick) {
   if (low == 0 && high == 0) high = 1;
   if (low == high) low -= 0.5 * std::abs(low) + 1e-3, high += 0.5 * std::abs(high) + 1e-3;
   return {low, high, 0, 0, log && low > 0};
-}
-
-bool is_shown(const std::pair<double, double>& point) {
-  return std::isfinite(point.first) && std::isfinite(point.second);
 }
 
 std::string path(const ChartLine& line, const Axis& x, const Axis& y) {
