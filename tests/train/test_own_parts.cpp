@@ -289,11 +289,20 @@ struct Cacheless : Recurrent {
   }
 };
 
+struct Foreseeing : Recurrent {  // reads the text from its end
+  using Recurrent::Recurrent;
+  Tensor operator()(const Tensor& ids) const override {
+    return Recurrent::operator()(ids.flip({1})).flip({1});
+  }
+  bool uses_caches() const override { return false; }
+};
+
 // What is wrong with its sampling is told before the first step, and it trains.
 TEST(OwnParts, ACacheThatIsWrongIsTold) {
   add_own_parts();
   add_model<Forgetful>("forgetful");
   add_model<Cacheless>("cacheless");
+  add_model<Foreseeing>("foreseeing");
   const TempFolder folder;
   TrainConfig config;
   config.out_dir = folder / "out";
@@ -316,6 +325,12 @@ TEST(OwnParts, ACacheThatIsWrongIsTold) {
   EXPECT_EQ(said_of("cacheless"),
             "model cacheless will write other samples than it should, or none: next_logits: a "
             "model with uses_caches() overrides it, and this one does not");
+  EXPECT_EQ(said_of("foreseeing")
+                .rfind("model foreseeing will write other samples than it should, or none: "
+                       "without later tokens, its logits after 3 tokens differ by ",
+                       0),
+            0u)
+      << told;
   for (const char* name : {"gpt", "llama", "recurrent", "rms", "mixture", "chain"})
     EXPECT_EQ(said_of(name), "") << name;
   set_log_callback({});
