@@ -52,6 +52,13 @@ library_alone
 project "FetchContent: static, no build type" fetched -G Ninja "${without[@]}" -DINKLING_SOURCE="$source" -DINKLING_FETCH=ON
 library_alone
 grep -q '^CMAKE_BUILD_TYPE:STRING=$' "$folder/CMakeCache.txt" || failed "a build type was chosen for it"
+grep -q ' -O3 .*inkling' "$folder/build.ninja" || failed "inkling would be compiled without optimisation"
+
+title="add_subdirectory: with nvcc, if there is one" folder=$work/with_nvcc
+printf '%s\n' "$title"
+$cmake -S "$source/tests/consumer" -B "$folder" -G Ninja -DINKLING_SOURCE="$source" >"$work/log" 2>&1 ||
+  failed "see $work/log"
+! grep -q '^build inkling/all: .*cuda' "$folder/build.ninja" || failed "kernels for GPUs are built for those who link none"
 
 title="installed: shared" folder=$work/library
 printf '%s\n' "$title"
