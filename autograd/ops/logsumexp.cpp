@@ -24,6 +24,7 @@ C logsumexp_row(int64_t n, const At& at) {
   const C m = std::clamp(max_of<C>(n, at), -kMax, kMax);
   const auto e = [=](int64_t i) { return simd::exp(at(i) - m); };
   const C total = sum_of<C>(n, e), others = others_of(total, simd::kOneTerm<C>, n, e);
+  // At least 1, the largest's term; but 0 if there is none above -inf.
   return m + (total < 1 ? std::log(total) : simd::log_of_sum(total, others));
 }
 
