@@ -243,10 +243,8 @@ std::vector<AddedToken> read_all_added(const json& list, const std::vector<Merge
     // Its text may also be in the vocabulary, as text or in byte letters.
     const auto found = vocabulary.ids.find(token.text);
     if (found == vocabulary.ids.end()) {
-      const auto place = static_cast<size_t>(next);
-      const bool is_taken = place < vocabulary.tokens.size() && !vocabulary.tokens[place].empty();
-      INK_CHECK(token.id == next || is_taken, "tokenizer: the added token ", shown(token.text),
-                " has the id ", token.id, ", but tokenizers gives it the next one, ", next,
+      INK_CHECK(token.id == next, "tokenizer: the added token ", shown(token.text), " has the id ",
+                token.id, ", but tokenizers gives it the next one, ", next,
                 ", unless the vocabulary has it");
       next = std::max(next, token.id + 1);
       continue;

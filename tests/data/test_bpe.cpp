@@ -218,6 +218,12 @@ TEST(Bpe, AddedTokensMayBeTokensOfMerges) {
     EXPECT_NE(refused({{"content", "<x>"}, {"id", gap}})
                   .find("but tokenizers gives it the next one, 700"),
               std::string::npos);
+  json gap = with_added({{{"content", "<x>"}, {"id", 700}}});  // tokenizers counts, and gives 699
+  gap["model"]["vocab"].erase("\u0100");
+  EXPECT_NE(error_of([&] {
+              bpe::parse_tokenizer(gap.dump());
+            }).find("has the id 700, but tokenizers gives it the next one, 699"),
+            std::string::npos);
 }
 
 // Pairs of files that are no byte-level BPE as GPT-2's, and load: CLIP's, Qwen2's.
