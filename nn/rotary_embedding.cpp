@@ -42,6 +42,9 @@ void check(const RopeScaling& s) {
   INK_CHECK(s.rope_type != "llama3" || s.low_freq_factor < s.high_freq_factor,
             "rope: expected low_freq_factor below high_freq_factor, got ", s.low_freq_factor,
             " and ", s.high_freq_factor);
+  INK_CHECK(s.rope_type != "yarn" || (s.beta_slow > 0 && s.beta_slow <= s.beta_fast),
+            "rope: expected beta_slow above 0, and not above beta_fast, got ", s.beta_slow, " and ",
+            s.beta_fast);
 }
 
 }  // namespace

@@ -212,7 +212,9 @@ TEST(CommandLine, WhatIsInRangeIsTaken) {
       if (option.name == "batch_size") words.insert(words.end(), {"--block_size", "1"});
       if (option.name == "task_digits" || option.name == "val_fraction")
         words.insert(words.end(), {"--data", "task:modular"});
-      if (option.name == "rope_factor") words.insert(words.end(), {"--rope_scaling", "linear"});
+      if (option.name == "rope_factor")
+        words.insert(words.end(), {"--rope_scaling", "yarn", "--attention_factor", "2",
+                                   "--original_max_position_embeddings", "8"});
       if (option.name == "momentum") words.insert(words.end(), {"--optimizer", "muon"});
       if (option.name == "decay_fraction") words.insert(words.end(), {"--schedule", "wsd"});
       const Said said = run(words);
@@ -1033,7 +1035,10 @@ TEST(CommandLine, OptionsThatDoNothingAreRefused) {
   if (launched_processes() == 0)
     refused({"--wire_dtype", "bfloat16", "--batch_parts", "1"}, "wire_dtype");
   refused({"--model", "llama", "--rope_factor", "4"}, "rope_factor");
-  refused({"--model", "llama", "--rope_scaling", "linear", "--beta_slow", "2"}, "beta_slow");
+  refused({"--model", "llama", "--rope_scaling", "linear"}, "rope_scaling");
+  refused(
+      {"--model", "llama", "--rope_scaling", "linear", "--rope_factor", "2", "--beta_slow", "2"},
+      "beta_slow");
   EXPECT_FALSE(std::filesystem::exists(out));
   EXPECT_EQ(settings_of({"--tokenizer", "char", "--val_fraction=0.1", "--task_digits=0"}),
             Settings{});

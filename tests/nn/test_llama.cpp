@@ -341,6 +341,10 @@ TEST(Llama, RefusesSizesThatDoNotDivide) {
   c.rope_scaling.rope_type = "ntk";
   EXPECT_EQ(error_of([&] { Llama{c}; }),
             "rope: expected the rope_type default, linear, llama3 or yarn, got ntk");
+  c.rope_scaling = {.rope_type = "yarn", .factor = 2, .original_max_position_embeddings = 8};
+  std::swap(c.rope_scaling.beta_fast, c.rope_scaling.beta_slow);
+  EXPECT_EQ(error_of([&] { Llama{c}; }),
+            "rope: expected beta_slow above 0, and not above beta_fast, got 32 and 1");
   Llama model(small());
   EXPECT_EQ(error_of([&] {
               model(zeros({1, 25}, i64));

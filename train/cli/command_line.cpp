@@ -213,6 +213,10 @@ std::string unused_option(const CommandOptions& command, const TrainConfig& conf
          "it is for several processes, which mpirun starts", true},
         {"wire_dtype", launched_processes() > 0 || config.batch_parts != 1,
          "it is for several parts of a batch, or processes", true},
+        {"rope_scaling",
+         rope == "default" || mine.value("rope_factor", 0.0) != 1 ||
+             mine.value("attention_factor", 0.0) != 0,
+         "--rope_factor is 1", true},
         {"rope_factor", rope != "default", of_scaling + "linear, llama3 or yarn", true},
         {"original_max_position_embeddings", rope == "llama3" || rope == "yarn",
          of_scaling + "llama3 or yarn", true},
