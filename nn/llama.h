@@ -1,5 +1,13 @@
 // Llama: the language model that most open models of today are kin of. Touvron et al. 2023; names
 // as in Hugging Face's LlamaForCausalLM. It differs from GPT in its norm, positions, MLP and heads.
+//
+//   model.load_state_dict(load("model.safetensors"));  // with the settings of its config.json
+//
+// Names do not tell what is computed. These have the same names and load, and give other numbers:
+// Gemma (norms multiply by 1 + weight), Cohere (LayerNorm), Granite (multipliers), SmolLM3 (layers
+// without positions), a hidden_act other than silu, a sliding_window of some layers only
+// (layer_types), and rope_parameters that RopeScaling lacks, such as truncate. Helium and Ernie 4.5
+// have rope_interleaved.
 #pragma once
 
 #include <optional>
