@@ -9,12 +9,16 @@ namespace {
 
 constexpr double kTurn = 2 * std::numbers::pi;
 
+// Rounded, also where a compiler would fuse it with a sum.
+float product(float a, float b) { return static_cast<float>(static_cast<double>(a) * b); }
+
 // The share of a frequency that is kept, 0 to 1; the rest is divided by the factor. Pairs that turn
 // at least high_freq_factor times within the trained length keep all of it.
 float kept_by_llama3(float frequency, const RopeScaling& s) {
-  const double turns = static_cast<double>(s.original_max_position_embeddings) * frequency / kTurn;
-  const double share = (turns - s.low_freq_factor) / (s.high_freq_factor - s.low_freq_factor);
-  return static_cast<float>(std::clamp(share, 0.0, 1.0));
+  const float wavelength = static_cast<float>(kTurn) / frequency;
+  const float turns = static_cast<float>(s.original_max_position_embeddings) / wavelength;
+  const float past = turns - static_cast<float>(s.low_freq_factor);
+  return std::clamp(past / static_cast<float>(s.high_freq_factor - s.low_freq_factor), 0.0f, 1.0f);
 }
 
 // The pair, as a real number, that turns so many times within the trained length.
@@ -28,8 +32,8 @@ float kept_by_yarn(int64_t pair, int64_t dim, double theta, const RopeScaling& s
   double last =
       std::min(std::ceil(pair_with(s.beta_slow, dim, theta, s)), static_cast<double>(dim - 1));
   if (first == last) last += 0.001;
-  const double ramp = (static_cast<double>(pair) - first) / (last - first);
-  return static_cast<float>(1 - std::clamp(ramp, 0.0, 1.0));
+  const float past = static_cast<float>(pair) - static_cast<float>(first);
+  return 1 - std::clamp(past / static_cast<float>(last - first), 0.0f, 1.0f);
 }
 
 void check(const RopeScaling& s) {
@@ -57,12 +61,15 @@ std::vector<float> rope_frequencies(int64_t dim, double theta, const RopeScaling
   const auto factor = static_cast<float>(scaling.factor);
   for (int64_t k = 0; k < dim / 2; ++k) {
     const float exponent = static_cast<float>(2 * k) / static_cast<float>(dim);
-    const float f = 1 / static_cast<float>(std::pow(theta, static_cast<double>(exponent)));
+    const auto inverse = static_cast<float>(std::pow(theta, static_cast<double>(exponent)));
+    const float f = 1 / inverse;
     float kept = 1;
     if (scaling.rope_type == "linear") kept = 0;
     if (scaling.rope_type == "llama3") kept = kept_by_llama3(f, scaling);
     if (scaling.rope_type == "yarn") kept = kept_by_yarn(k, dim, theta, scaling);
-    frequencies.push_back(kept == 1 ? f : (1 - kept) * (f / factor) + kept * f);
+    const float slowed = scaling.rope_type == "yarn" ? product(1 / (factor * inverse), 1 - kept)
+                                                     : product(1 - kept, f) / factor;
+    frequencies.push_back(slowed + product(kept, f));
   }
   return frequencies;
 }

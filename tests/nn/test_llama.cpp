@@ -121,6 +121,25 @@ TEST(Llama, IsHuggingFaces) {
   }
 }
 
+// To the bit, of models that people have: Llama 3.1 and 3.2, and a Llama 2 with yarn.
+TEST(Llama, TurnsByTheFrequenciesOfTransformers) {
+  const RopeScaling llama{
+      .rope_type = "llama3", .factor = 8, .original_max_position_embeddings = 8192};
+  RopeScaling small_llama = llama;
+  small_llama.factor = 32;
+  const RopeScaling yarn{
+      .rope_type = "yarn", .factor = 16, .original_max_position_embeddings = 4096};
+  const std::vector<float> of_llama = rope_frequencies(128, 500000, llama),
+                           of_small = rope_frequencies(64, 500000, small_llama),
+                           of_yarn = rope_frequencies(128, 10000, yarn);
+  EXPECT_EQ(of_llama[33], 0x1.47e21p-12f);
+  EXPECT_EQ(of_llama[34], 0x1.765ba4p-13f);
+  EXPECT_EQ(of_small[17], 0x1.9731eep-14f);
+  EXPECT_EQ(of_yarn[30], 0x1.17685ap-7f);
+  EXPECT_EQ(of_yarn[34], 0x1.e6b9a4p-9f);
+  EXPECT_EQ(of_yarn[43], 0x1.6f81a8p-12f);
+}
+
 LlamaConfig small() {
   LlamaConfig c(
       GPTConfig{.block_size = 24, .vocab_size = 13, .n_layer = 2, .n_head = 4, .n_embd = 16});
