@@ -390,6 +390,35 @@ std::unique_ptr<BpeTokenizer> read_one(const path& file, bool alone = true) {
   });
 }
 
+// What transformers takes from the files beside those with the vocabulary.
+void check_beside(const path& folder, const path& chosen, const BpeTokenizer& tokenizer) {
+  const auto content = [&](const path& file) {
+    if (!exists(file)) return json();
+    return with_prefix(file.string(), [&] { return parse_json(read_text(file)); });
+  };
+  const auto expect = [&](bool holds, const path& file, const std::string& what) {
+    INK_CHECK(holds, file.string(), ": ", what, ", which ", chosen.filename().string(),
+              " does not say; to leave it out, name ", chosen.string());
+  };
+  const auto expect_token = [&](const path& file, const std::string& token, const std::string& id) {
+    const std::vector<int64_t> ids = tokenizer.encode_with_special(token);
+    expect(token.empty() || (ids.size() == 1 && std::to_string(ids[0]) == id), file,
+           "the token " + shown(token) + " has the id " + printable(id, 20));
+  };
+  const path added_file = folder / "added_tokens.json",
+             config_file = folder / "tokenizer_config.json";
+  const json added = content(added_file), config = content(config_file);
+  if (added.is_object())
+    for (const auto& [token, id] : added.items()) expect_token(added_file, token, id.dump());
+  const json& decoder = field(config, "added_tokens_decoder");
+  if (decoder.is_object())
+    for (const auto& [id, token] : decoder.items())
+      if (field(token, "content").is_string()) expect_token(config_file, token["content"], id);
+  expect(field(config, "add_prefix_space") != true ||
+             field(config, "tokenizer_class") == "PreTrainedTokenizerFast",
+         config_file, "add_prefix_space is true");
+}
+
 // The first of these says the most. The others must agree: people copy one over the other.
 std::unique_ptr<BpeTokenizer> read_folder(const path& folder) {
   std::vector<path> found;
@@ -412,6 +441,7 @@ std::unique_ptr<BpeTokenizer> read_folder(const path& folder) {
               " and ", found[i].filename().string(),
               " are two vocabularies; name the one that you mean");
   }
+  check_beside(folder, found[0], *result);
   return result;
 }
 

@@ -451,6 +451,29 @@ TEST(Bpe, ReadsPairsOfFilesAndFolders) {
   const auto all = bpe::load_tokenizer(folder.path());
   EXPECT_EQ(all->encode(text()), expected);
   EXPECT_EQ(all->encode_with_special("<|im_start|>"), Ids{700});
+  // transformers also takes tokens, and a space before a text, from these.
+  const auto beside = [&](const char* file, const json& content) {
+    folder.write(file, content.dump());
+    const std::string error = error_of([&] { load_tokenizer(folder.path()); });
+    std::filesystem::remove(folder / file);
+    return error;
+  };
+  const std::string leave_out = ", which tokenizer.json does not say; to leave it out, name " +
+                                (folder / "tokenizer.json").string();
+  EXPECT_EQ(beside("added_tokens.json", {{"<|im_start|>", 700}}), "(no error)");
+  EXPECT_EQ(
+      beside("added_tokens.json", {{"<x>", 701}}),
+      (folder / "added_tokens.json").string() + ": the token \"<x>\" has the id 701" + leave_out);
+  const auto decoder = [](const char* id) {
+    return json{{"added_tokens_decoder", {{id, {{"content", "<|im_start|>"}}}}}};
+  };
+  EXPECT_EQ(beside("tokenizer_config.json", decoder("700")), "(no error)");
+  EXPECT_EQ(beside("tokenizer_config.json", decoder("7")),
+            (folder / "tokenizer_config.json").string() +
+                ": the token \"<|im_start|>\" has the id 7" + leave_out);
+  EXPECT_EQ(beside("tokenizer_config.json", {{"add_prefix_space", true}}),
+            (folder / "tokenizer_config.json").string() + ": add_prefix_space is true" + leave_out);
+  EXPECT_EQ(beside("tokenizer_config.json", {{"add_prefix_space", false}}), "(no error)");
   json other = fixture()["tokenizer"];
   json& vocab = other["model"]["vocab"];
   std::swap(vocab["a"], vocab["b"]);
