@@ -27,6 +27,9 @@ namespace {
 // What rounding may do, as a share of the largest element; several times what it does.
 constexpr double kF32 = 1e-4, kBf16 = 0.05;
 constexpr double kGradients = 3;  // times that: backward adds more of it up
+// A gradient below this share of the largest of all parameters is taken for as large: it may be 0
+// but for rounding, as a key's is that nothing competes with.
+constexpr double kLeastF32 = 1e-3, kLeastBf16 = 0.02;
 
 // The largest difference of two tensors, as a share of the largest element.
 struct Difference {
@@ -35,7 +38,7 @@ struct Difference {
   double fused = 0, composed = 0;  // there
 };
 
-Difference compare(const Tensor& a, const Tensor& b) {
+Difference compare(const Tensor& a, const Tensor& b, double least = 1e-30) {
   const Tensor x = a.detach().to(f32).reshape({-1}), y = b.detach().to(f32).reshape({-1});
   // Elements that are equal and infinite, such as masked scores, do not differ.
   const Tensor apart = where(x == y, 0, abs(x - y)), size = where(isfinite(y), abs(y), 0);
@@ -43,7 +46,7 @@ Difference compare(const Tensor& a, const Tensor& b) {
   const double largest = apart.index({place}).item(), scale = max(size).item();
   Difference result{0, place, x.index({place}).item(), y.index({place}).item()};
   if (largest != 0)
-    result.share = std::isnan(largest) ? INFINITY : largest / std::max(scale, 1e-30);
+    result.share = std::isnan(largest) ? INFINITY : largest / std::max(scale, least);
   return result;
 }
 
@@ -141,11 +144,15 @@ class Comparison {
       for (const Tensor& x : op.inputs)
         if (x.defined()) ++uses_[x.slot().get()];
     }
+    double most = 0;
+    for (const auto& [name, gradient] : composed_.gradients)
+      if (gradient.numel() > 0) most = std::max(most, max(abs(gradient)).item());
+    const double least = std::max(most * (tolerance == kBf16 ? kLeastBf16 : kLeastF32), 1e-30);
     for (const auto& [name, parameter] : parameters) {
       const auto found = fused_.gradients.find(name);
       if (found == fused_.gradients.end()) continue;
       parameters_.push_back({name, parameter.shape(), parameter.slot().get(),
-                             compare(found->second, composed_.gradients.at(name))});
+                             compare(found->second, composed_.gradients.at(name), least)});
     }
   }
 
