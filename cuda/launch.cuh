@@ -89,7 +89,7 @@ void launch(const char* op, Blocks blocks, const Kernel& kernel) {
                   static_cast<unsigned>(blocks.z));
   constexpr size_t bytes = detail::shared_bytes<Kernel>();
 #ifdef INKLING_EMULATED
-  emulator::launch(op, grid, Kernel::kThreads, bytes, [kernel](void* memory) {
+  emulator::launch(op, grid, Kernel::kThreads, bytes, stream(), [kernel](void* memory) {
     if constexpr (SharesMemory<Kernel>) {
       kernel(*static_cast<typename Kernel::Shared*>(memory));
     } else {

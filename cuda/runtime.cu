@@ -165,7 +165,10 @@ void synchronize(Device device) {
   wait(device, "synchronize");
 }
 
-const char* name(Device device) { return gpu(device.index).properties.name; }
+const char* name(Device device) {
+  use(device);  // what gpu() makes at the first call is of the current device
+  return gpu(device.index).properties.name;
+}
 
 // ---- captures: CUDA graphs
 

@@ -22,6 +22,7 @@ struct dim3 {
 
 // ---- inside a kernel
 
+struct CUstream_st;
 namespace emulator {
 
 /// A place in the source: std::source_location, which libc++ 14 lacks.
@@ -67,7 +68,7 @@ Moment moment();
 void run_blocks(const char* op, dim3 blocks, int threads, size_t shared_bytes,
                 const std::function<void(void*)>& thread);
 /// The same as work of the device, as launches are.
-void launch(const char* op, dim3 blocks, int threads, size_t shared_bytes,
+void launch(const char* op, dim3 blocks, int threads, size_t shared_bytes, CUstream_st* stream,
             std::function<void(void*)> thread);
 /// The card's compute capability, times ten.
 int capability();
@@ -178,6 +179,7 @@ struct CUstream_st {
   };
   void (*push)(CUstream_st* here, Work work);  // so that what is loaded need not find a symbol
   std::deque<Work> left;
+  int device = 0;  // that was current when it was made
 };
 using cudaStream_t = CUstream_st*;
 using cudaEvent_t = struct CUevent_st*;

@@ -43,6 +43,7 @@ int setting(const char* name, int usual) {
 const size_t kMostMemory = static_cast<size_t>(setting("INKLING_EMULATED_MEMORY", 4 << 20)) << 10;
 constexpr auto kNoKernelImage = static_cast<cudaError_t>(209);
 constexpr size_t kGranule = 4096;
+thread_local int device_here = 0;  // that is current
 
 struct Gpu {
   std::recursive_mutex mutex;  // one launch at a time
@@ -104,8 +105,10 @@ void on_device(const char* op, std::function<void()> work) {
   work();
 }
 
-void launch(const char* op, dim3 blocks, int threads, size_t shared_bytes,
+void launch(const char* op, dim3 blocks, int threads, size_t shared_bytes, CUstream_st* stream,
             std::function<void(void*)> thread) {
+  INK_CHECK(stream->device == device_here, op, ": emulator: device ", device_here,
+            " is current, and the stream is of device ", stream->device);
   on_device(op, [op, blocks, threads, shared_bytes, thread = std::move(thread)] {
     const size_t most = capability() >= 90 ? 227 * 1024 : 163 * 1024;
     INK_CHECK(shared_bytes <= most, op, ": emulator: ", shared_bytes,
@@ -141,12 +144,18 @@ cudaError_t cudaDriverGetVersion(int* version) {
 cudaError_t cudaGetDeviceCount(int* count) {
   int driver = 0;
   cudaDriverGetVersion(&driver);
-  *count = driver >= CUDART_VERSION ? 1 : 0;
-  return *count == 1 ? cudaSuccess : cudaErrorInsufficientDriver;
+  *count = driver >= CUDART_VERSION ? emulator::setting("INKLING_EMULATED_DEVICES", 1) : 0;
+  return *count > 0 ? cudaSuccess : cudaErrorInsufficientDriver;
 }
-cudaError_t cudaSetDevice(int device) { return device == 0 ? cudaSuccess : cudaErrorInvalidDevice; }
+cudaError_t cudaSetDevice(int device) {
+  int count = 0;
+  cudaGetDeviceCount(&count);
+  if (device < 0 || device >= count) return cudaErrorInvalidDevice;
+  emulator::device_here = device;
+  return cudaSuccess;
+}
 cudaError_t cudaGetDevice(int* device) {
-  *device = 0;
+  *device = emulator::device_here;
   return cudaSuccess;
 }
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int) {
@@ -160,7 +169,8 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int) {
 }
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned) {
   const std::lock_guard lock(gpu().mutex);
-  *stream = gpu().streams.emplace_back(new CUstream_st{emulator::push, {}}).get();
+  *stream =
+      gpu().streams.emplace_back(new CUstream_st{emulator::push, {}, emulator::device_here}).get();
   return cudaSuccess;
 }
 

@@ -61,6 +61,16 @@ TEST_F(CudaMemory, CachedBlocksMakeRoomForOthers) {
   EXPECT_EQ(ones({3}, cuda_device).tolist(), std::vector<double>(3, 1.0));
 }
 
+// It has a stream and cells of its own, whatever is asked of it first.
+TEST_F(CudaMemory, ASecondCardMayBeAskedForItsNameFirst) {
+  if (cuda_device_count() < 2)
+    GTEST_SKIP() << "one card; the emulator has INKLING_EMULATED_DEVICES";
+  const Device second{Device::CUDA, 1};
+  EXPECT_NE(describe(second), "");
+  for (const Device device : {second, cuda_device})
+    EXPECT_EQ(sum(ones({3}, device)).item(), 3) << device.index;
+}
+
 // For tools that look for accesses outside of a tensor: the same numbers.
 TEST_F(CudaMemory, ABlockMayHaveASegmentOfItsOwn) {
   const std::string bench =
