@@ -192,9 +192,12 @@ struct Units {
   }
 };
 
-/// Runs the two parts of a block. Registers of a thread move from producers to consumers.
+/// Runs the two parts of a block. Registers of a thread move from producers to consumers, who would
+/// wait for ever for more than the block started with: 65,536, in eights for each thread.
 template <int kFew, int kMany, class Produce, class Consume>
 __device__ inline void specialise(Produce&& produce, Consume&& consume) {
+  static_assert(kFew >= 24 && kMany <= 256 && kFew % 8 == 0 && kMany % 8 == 0);
+  static_assert(kFew + kConsumers * kMany <= (1 + kConsumers) * (65536 / kSpecialised / 8 * 8));
   if (threadIdx.x < kWarpgroup) {
     set_registers<kFew, false>();
     produce();
