@@ -130,7 +130,7 @@ struct WarpSoftmax {
       high = fmaxf(high, warp_xor(high, 1));
       high = fmaxf(high, warp_xor(high, 2));
       const float base = high == -infinity<float>() ? 0.0f : high;  // -inf - -inf would be NaN
-      shrink[m][h] = weight(top[m][h], base, c);
+      shrink[m][h] = exp2_fast(c * (top[m][h] - base));             // exactly 1 where the top stays
       top[m][h] = high;
       float sum = 0;
 #pragma unroll

@@ -341,6 +341,18 @@ TEST_F(CudaAttention, KeysThatNoQuerySeesNeverMatter) {
   }
 }
 
+// Equal scores, so large that a rounding of them moves weights. What was summed before must keep
+// its weight, tile by tile.
+TEST_F(CudaAttention, EqualKeysWeighTheSame) {
+  const NoGrad no_grad;
+  const auto of = [](int64_t rows, double x) { return full({1, 1, rows, 64}, x, f32).to(bf16); };
+  const Tensor v = cat({of(1024, 1), of(1024, -1)}, 2).to(gpu);
+  for (const double x : {9.5, 7.25, 5.125}) {
+    const Tensor q = of(8, x).to(gpu), k = of(2048, x).to(gpu);
+    EXPECT_EQ(abs(scaled_dot_product_attention(q, k, v)).max().item(), 0) << x;
+  }
+}
+
 // q, k and v inside (B, T, 3 C), and their gradients in one buffer of that shape.
 TEST_F(CudaAttention, ReadsAndWritesPackedHeadsInPlace) {
   const int64_t B = 2, T = 65, H = 2, d = 32;
