@@ -8,6 +8,7 @@
 
 #include "autograd/basic_ops.h"
 #include "autograd/memory/device_backend.h"
+#include "cuda/pack.cuh"
 #include "cuda/wgmma.cuh"
 #include "tests/support/error_of.h"
 
@@ -139,6 +140,20 @@ TEST(EmulatorDeathTest, WritesBeyondATensorAreFoundByTheAddressSanitizer) {
   Tensor y = zeros({31}, gpu);
   float* out = y.mutable_data<float>();
   EXPECT_DEATH(launch("too far", 1, TooFar{out}), "use-after-poison");
+}
+
+struct Askew {
+  static constexpr int kThreads = 32;
+  float* y;
+  __device__ void operator()() const { store(y + 2, Pack<float, 4>{}); }
+};
+TEST(EmulatorDeathTest, PacksThatAreNotAlignedAreFoundBySanitizers) {
+#ifndef __SANITIZE_ADDRESS__
+  GTEST_SKIP() << "needs the sanitizers";
+#endif
+  Tensor y = zeros({8}, gpu);
+  float* out = y.mutable_data<float>();
+  EXPECT_DEATH(launch("askew", 1, Askew{out}), "misaligned address");
 }
 
 // ---- products of warpgroups, and barriers between warps
