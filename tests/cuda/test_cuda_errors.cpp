@@ -110,7 +110,7 @@ TEST_F(CudaErrors, IndexOutOfRange) {
             }),
             "index: index -7 is out of range for dimension 1 of (4, 6)");
   EXPECT_EQ(told([&] {
-              return x.unsqueeze(0).index({Slice(), columns, rows});
+              return x.unsqueeze(0).index({Slice(), ids({7, 3, -4}), rows});
             }),
             "index: index 7 is out of range for dimension 1 of (1, 4, 6)");
   EXPECT_EQ(told([&] {
