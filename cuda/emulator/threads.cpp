@@ -103,9 +103,10 @@ struct Block {
   std::array<Phases, 16> named;  // barriers, with numbers
   std::vector<Lane> lanes;
   std::vector<Warp> warps;
-  Warp* warp = nullptr;   // that runs
-  int lane = -1;          // that runs
-  unsigned barriers = 0;  // of its __syncthreads, how many are over
+  Warp* warp = nullptr;    // that runs
+  int lane = -1;           // that runs
+  unsigned barriers = 0;   // of its __syncthreads, how many are over
+  bool backwards = false;  // do a warp's lanes run from the last to the first?
   std::exception_ptr error;
   std::vector<Fiber*> idle;
   std::vector<std::unique_ptr<Fiber>> fibers;
@@ -114,6 +115,7 @@ struct Block {
 
 Block& block = *new Block;  // one launch at a time
 Lane& this_lane() { return block.lanes[static_cast<size_t>(block.lane)]; }
+int in_turn(int lane) { return block.backwards ? kLanes - 1 - lane : lane; }
 
 struct {
   void* fake = nullptr;
@@ -168,7 +170,7 @@ void Fiber::loop() {
   for (;; give_way()) {
     Warp& warp = *block.warp;
     while (warp.next_fresh < kLanes && !block.error) {
-      const int number = warp.first + warp.next_fresh++;
+      const int number = warp.first + in_turn(warp.next_fresh++);
       enter(number);
       block.lanes[static_cast<size_t>(number)].fiber = this;
       try {
@@ -255,7 +257,9 @@ bool run_warp(Warp& warp) {
   };
   for (bool ran = false;;) {
     bool now = false;
-    for (auto lane = begin; lane != end && !block.error; ++lane) {
+    const bool in_order = begin->kind >= Collective::product;  // whose lane 0 works for all
+    for (int i = 0; i < kLanes && !block.error; ++i) {
+      const auto lane = begin + (in_order ? i : in_turn(i));
       if (lane->state != Lane::ready && lane->state != Lane::fresh) continue;
       (lane->state == Lane::ready ? lane->fiber : idle_fiber())->resume();
       now = ran = true;
@@ -436,9 +440,9 @@ void run_blocks(const char* op, dim3 blocks, int threads, size_t shared_bytes,
   block.op = op;
   block.error = nullptr;
   const size_t count = size_t{blocks.x} * blocks.y * blocks.z;
-  const bool backwards = block.random() % 2;  // no block may wait for another
+  block.backwards = block.random() % 2;  // no block may wait for another
   for (size_t i = 0; i < count && !block.error; ++i) {
-    const size_t n = backwards ? count - 1 - i : i;
+    const size_t n = block.backwards ? count - 1 - i : i;
     void* memory = nullptr;
     if (posix_memalign(&memory, 1024, shared_bytes + 1) != 0) throw std::bad_alloc();
     const std::unique_ptr<void, decltype(&std::free)> shared(memory, &std::free);

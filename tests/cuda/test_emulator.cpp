@@ -3,6 +3,7 @@
 
 #include <cmath>
 #include <cstdlib>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -454,6 +455,24 @@ TEST(Emulator, StreamsBesideTheFirstMayBeBehind) {
   EXPECT_TRUE(backend.is_past(behind));
   EXPECT_TRUE(backend.is_past(after));
   EXPECT_EQ(order, "one other");
+}
+
+// Notes the lane that counts first.
+struct First {
+  static constexpr int kThreads = 32;
+  int64_t* y;
+  __device__ void operator()() const {
+    if (atomicAdd(&y[0], int64_t{1}) == 0) y[1] = threadIdx.x;
+  }
+};
+TEST(EmulatorOrder, LanesComeInEitherOrder) {
+  std::set<double> first;
+  for (int i = 0; i < 20; ++i) {
+    Tensor y = zeros({2}, {i64, gpu});
+    launch("first", 1, First{y.mutable_data<int64_t>()});
+    first.insert(y.tolist()[1]);
+  }
+  EXPECT_EQ(first, (std::set<double>{0, 31}));
 }
 
 }  // namespace
