@@ -10,10 +10,6 @@
 namespace ink::cuda {
 namespace {
 
-struct Highest {
-  __device__ static int64_t join(int64_t a, int64_t b) { return a > b ? a : b; }
-};
-
 // A block takes a row, and each warp a contiguous part of it. First all warps add up their parts.
 // Then the warp in whose part the sum passes u finds the element.
 template <class T>
@@ -40,7 +36,7 @@ struct Sample {
     // Every warp adds up the totals; lane i holds that of warp i.
     const uint64_t before = warp_running<SampleUnits>(shared.totals[lane_id()]);
     const uint64_t total = warp_from(before, kWarps - 1);
-    const int64_t last = warp_reduce<Highest>(shared.last[lane_id()]);
+    const int64_t last = warp_reduce<Larger>(shared.last[lane_id()]);
     if (!SampleUnits::are_whole(total)) {
       if (threadIdx.x == 0) {
         Fault found = not_whole;
@@ -75,7 +71,7 @@ struct Sample {
       if (one > 0) last = i;
     }
     total = warp_running<SampleUnits>(total);
-    last = warp_reduce<Highest>(last);
+    last = warp_reduce<Larger>(last);
     if (lane_id() == kWarp - 1) {
       shared.totals[warp_id()] = total;
       shared.last[warp_id()] = last;
