@@ -117,7 +117,8 @@ static int64_t update_peak(const NamedTensors& parameters, const std::set<std::s
     Shape shape = parameter.shape();
     if (parameter.dim() > 0) shape[0] = (shape[0] + n - 1) / n;
     fewer.emplace_back(name, zeros(shape).requires_grad_());
-    fewer.back().second.set_grad(zeros(shape));
+    const bool transposed = config.composed && shape.size() == 2;  // as its products leave it
+    fewer.back().second.set_grad(transposed ? zeros({shape[1], shape[0]}).T() : zeros(shape));
   }
   const auto optimizer = make_optimizer(config, fewer, tables);
   const int64_t before = memory_stats(device).bytes_in_use;

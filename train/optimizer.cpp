@@ -170,10 +170,12 @@ void Optimizer::step(const Tensor& loss, const Tensor& norm) {
             loss.dtype());
   check_gradients();
   for (const auto& entry : parameters_) {
-    const Tensor g = entry.second.grad();
-    grads.push_back(g.defined() ? g.contiguous() : g);
+    Tensor p = entry.second;
+    // Kept, so that there is one copy at a time: a definition in basic ops leaves transposed ones.
+    if (p.grad().defined() && !p.grad().is_contiguous()) p.set_grad(p.grad().contiguous());
+    grads.push_back(p.grad());
     lists.grads.push_back(grads.back());
-    lists.rounded.push_back(current_cast(entry.second));
+    lists.rounded.push_back(current_cast(p));
   }
   const Arrays all = norm.defined() ? Arrays{norm} : lists.grads;
   kernel::gradient_norm(step_arrays(), all, loss.defined() ? loss.contiguous() : loss, grad_clip_);

@@ -273,6 +273,11 @@ TEST(OwnParts, TheEstimateKnowsUpdates) {
     config.n_embd = n_embd;
     EXPECT_NEAR(estimated_share(config), 1, 0.03) << n_embd;
   }
+  config.composed = true;  // leaves gradients transposed
+  for (const char* optimizer : {"adamw", "muon", "sgd"}) {
+    config.optimizer = optimizer;
+    EXPECT_NEAR(estimated_share(config), 1, 0.03) << optimizer;
+  }
 }
 
 struct Forgetful : Recurrent {  // each token is its first one
