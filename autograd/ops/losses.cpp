@@ -40,6 +40,7 @@ struct Targets {
 };
 Targets targets_of(const char* op, const Tensor& log_p, const Tensor& targets,
                    const ClassOptions& options) {
+  INK_CHECK(log_p.dim() > 0, op, ": expected a dimension of classes, got a scalar");
   Shape expected = log_p.shape();
   const int64_t d = wrap_dim(op, options.dim, log_p.shape());
   expected.erase(d);

@@ -653,6 +653,10 @@ TEST(FusedErrors, IdsAndTargets) {
       }),
       "nll_loss: expected targets of shape (2, 5) for classes in dimension 2 of (2, 5, 3), got "
       "(2, 3); if the classes are in dimension 1, pass {.dim = 1}");
+  EXPECT_EQ(error_of([] { nll_loss(zeros({}), zeros({1}, i64)); }),
+            "nll_loss: expected a dimension of classes, got a scalar");
+  EXPECT_EQ(error_of([] { cross_entropy(zeros({}), zeros({1}, i64), {.label_smoothing = 0.1}); }),
+            "cross_entropy: expected a dimension of classes, got a scalar");
   EXPECT_EQ(error_of([] {
               cross_entropy(zeros({4, 3}), zeros({4, 3}));
             }),
