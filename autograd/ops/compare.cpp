@@ -130,11 +130,13 @@ Tensor isclose(const Tensor& left, const Tensor& right, double rtol, double atol
             " and atol ", atol);
   broadcast_shapes("isclose", left.shape(), right.shape());
   const NoGrad no_grad;
-  const DType dtype = promote(left, right);
-  const Tensor a = left.to(dtype == boolean ? i64 : dtype), b = right.to(a.dtype());
-  const Tensor distance = abs(a - b);
-  Tensor close =
-      logical_or(a == b, logical_and(isfinite(distance), distance <= abs(b) * rtol + atol));
+  const DType dtype = promote(left, right), wide = is_floating(dtype) ? dtype : f64;
+  const Tensor a = left.to(wide), b = right.to(wide);
+  Tensor close = left == right;
+  if (rtol > 0 || atol > 0) {
+    const Tensor distance = abs(a - b);  // that of two integers may be no int64
+    close = logical_or(close, logical_and(isfinite(distance), distance <= abs(b) * rtol + atol));
+  }
   return equal_nan ? logical_or(close, logical_and(isnan(a), isnan(b))) : close;
 }
 

@@ -695,6 +695,10 @@ TEST(Compare, IscloseAsPyTorch) {
   EXPECT_EQ(isclose(a, b).tolist<bool>(), (V{true, true, false, true, false, false}));
   EXPECT_EQ(isclose(a, b, 0, 0.2, true).tolist<bool>(), (V{true, true, true, true, false, true}));
   EXPECT_EQ(isclose(tensor({100, 3}), tensor({101, 3}), 0.01).tolist<bool>(), (V{true, true}));
+  const int64_t least = std::numeric_limits<int64_t>::min(), odd = (int64_t{1} << 53) + 1;
+  const Tensor far = tensor({least, odd}), near = tensor({int64_t{0}, odd - 1});
+  EXPECT_EQ(isclose(far, near).tolist<bool>(), (V{false, true}));  // the distance is no int64
+  EXPECT_EQ(isclose(far, near, 0, 0, true).tolist<bool>(), (V{false, false}));
   EXPECT_TRUE(allclose(ones({2, 3}), ones({3}) + 1e-7));
   EXPECT_FALSE(allclose(ones({2, 3}), ones({3}) + 1e-3));
   EXPECT_FALSE(allclose(tensor({nan}), tensor({nan})));
