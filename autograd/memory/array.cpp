@@ -4,8 +4,8 @@ namespace ink {
 
 Array Array::empty(const Shape& shape, DType dtype, Device device, const char* op) {
   for (int64_t size : shape) INK_CHECK(size >= 0, op, ": expected sizes of 0 or more, got ", shape);
-  int64_t bytes = 0;
-  INK_CHECK(!__builtin_mul_overflow(shape.numel(), size_of(dtype), &bytes), op,
+  int64_t bytes = 0, most = INT64_MAX - (1 << 30);  // allocators round up
+  INK_CHECK(!__builtin_mul_overflow(shape.numel(), size_of(dtype), &bytes) && bytes < most, op,
             ": the size in bytes of ", shape, " ", dtype, " overflows 64 bits");
   return {std::make_shared<Storage>(bytes, device), {shape, contiguous_strides(shape), 0}, dtype};
 }

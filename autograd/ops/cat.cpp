@@ -154,13 +154,20 @@ Tensor repeat_interleave(const Tensor& x, const Tensor& times, std::optional<int
   const auto counts = times.tolist<int64_t>();
   INK_CHECK(times.numel() == 1 || times.numel() == n, "repeat_interleave: expected ", n,
             " counts, got ", times.numel());
-  std::vector<int64_t> ids;
+  const auto count_of = [&](int64_t i) {
+    return counts[times.numel() == 1 ? 0 : static_cast<size_t>(i)];
+  };
+  int64_t total = 0;
   for (int64_t i = 0; i < n; ++i) {
-    const int64_t count = counts[times.numel() == 1 ? 0 : static_cast<size_t>(i)];
-    INK_CHECK(count >= 0, "repeat_interleave: expected counts of 0 or more, got ", count);
-    ids.insert(ids.end(), static_cast<size_t>(count), i);
+    INK_CHECK(count_of(i) >= 0, "repeat_interleave: expected counts of 0 or more, got ",
+              count_of(i));
+    INK_CHECK(!__builtin_add_overflow(total, count_of(i), &total),
+              "repeat_interleave: the sum of the counts overflows 64 bits");
   }
-  return index_select(from, d, from_vector(ids).to(x.device()));
+  Tensor ids = empty({total}, {i64, cpu_device});
+  for (int64_t i = 0, *id = ids.mutable_data<int64_t>(); i < n; ++i)
+    id = std::fill_n(id, count_of(i), i);
+  return index_select(from, d, ids.to(x.device()));
 }
 
 // pads: before and after the last dimension, before and after the one before it, ...

@@ -84,7 +84,7 @@ std::vector<Tensor> chunk(const Tensor& x, int64_t chunks, int64_t dim) {
   INK_CHECK(chunks > 0, "chunk: expected a positive number of chunks, got ", chunks);
   const int64_t n = x.shape()[wrap_dim("chunk", dim, x.shape())];
   if (n == 0) return split(x, std::vector<int64_t>(static_cast<size_t>(chunks), 0), dim);
-  return split(x, (n + chunks - 1) / chunks, dim);
+  return split(x, (n - 1) / chunks + 1, dim);
 }
 
 std::vector<Tensor> unbind(const Tensor& x, int64_t dim) {

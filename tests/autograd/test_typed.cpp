@@ -525,6 +525,17 @@ TEST(Typed, ErrorsNameTheirOp) {
               einsum("ii->i", {ones({1, 3})});
             }),
             "einsum: ii repeats i, of sizes 1 and 3");
+  const int64_t most = std::numeric_limits<int64_t>::max();
+  EXPECT_EQ(error_of([&] { zeros({most}, boolean); }),
+            "zeros: the size in bytes of (9223372036854775807,) bool overflows 64 bits");
+  EXPECT_EQ(error_of([&] { zeros({most / 8}, f64); }),
+            "zeros: the size in bytes of (1152921504606846975,) float64 overflows 64 bits");
+  EXPECT_EQ(error_of([&] {
+              repeat_interleave(ones({2}), tensor({most, int64_t{1}}));
+            }),
+            "repeat_interleave: the sum of the counts overflows 64 bits");
+  EXPECT_EQ(error_of([] { sum(ones({}), {0, -1}); }), "sum: dimension 0 is named twice in (0, -1)");
+  EXPECT_EQ(chunk(ones({3}), most).size(), 3);
   const Tensor five = ones({1, 1, 1, 1, 1});
   EXPECT_EQ(error_of([&] {
               einsum("abcde,fghij->afbgchdi", {five, five});

@@ -18,10 +18,9 @@ struct ReducedShape {
   ReducedShape(const char* op, const Tensor& x, const Shape& which) {
     check_defined(op, x);
     from = kept = x.shape();
-    Shape reduced = Shape::filled(x.dim(), which.empty());
+    Shape reduced = Shape::filled(std::max<int64_t>(x.dim(), 1), which.empty());
     for (int64_t dim : which) {
       const int64_t d = wrap_dim(op, dim, from);
-      if (x.dim() == 0) continue;
       INK_CHECK(!reduced[d], op, ": dimension ", d, " is named twice in ", which);
       reduced[d] = 1;
     }
