@@ -78,9 +78,21 @@ Tensor contracted(const Tensor& a, const Tensor& b, size_t batch, size_t left, s
   return reshape(matmul(p, transpose(q, 1, 2)), result);
 }
 
+// x summed over the dimensions whose names `others` lack, which are left out of `names`.
+Tensor summed_alone(const Tensor& x, std::string& names, const std::string& others) {
+  Shape dims;
+  for (size_t i = 0; i < names.size(); ++i)
+    if ((others + names.substr(0, i) + names.substr(i + 1)).find(names[i]) == std::string::npos)
+      dims.push_back(static_cast<int64_t>(i));
+  for (int64_t k = dims.size() - 1; k >= 0; --k) names.erase(static_cast<size_t>(dims[k]), 1);
+  return dims.empty() ? x : sum(x, dims);
+}
+
 // The product of a and b, with names in any order, summed over all names that `needed` lacks.
-std::pair<Tensor, std::string> pair_of(const Tensor& a, const std::string& names_a, const Tensor& b,
-                                       const std::string& names_b, const std::string& needed) {
+std::pair<Tensor, std::string> pair_of(Tensor a, std::string names_a, Tensor b, std::string names_b,
+                                       const std::string& needed) {
+  a = summed_alone(a, names_a, names_b + needed);
+  b = summed_alone(b, names_b, names_a + needed);
   const auto has = [](const std::string& names, char c) {
     return std::count(names.begin(), names.end(), c) > 0;
   };

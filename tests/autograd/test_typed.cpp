@@ -268,6 +268,9 @@ TEST(Typed, OpsThatProgramsOfStrangersWanted) {
   const Tensor x = tensor({{1.0, 2.0}, {3.0, 4.0}});
   EXPECT_EQ(values(argsort(tensor({3, 1, 2}))), (Values{1, 2, 0}));
   EXPECT_EQ(values(einsum("ij,jk->ik", {x, x})), values(matmul(x, x)));
+  // What one operand alone has is summed before the product, which infinities show.
+  EXPECT_EQ(values(einsum("ik,j->ij", {tensor({{2.0, -1.0}}), tensor({inf})})), (Values{inf}));
+  EXPECT_EQ(values(einsum("j,iik->j", {tensor({-inf}), tensor({{{2.0, -1.0}}})})), (Values{-inf}));
   EXPECT_EQ(values(bmm(x[None], x[None])), values(matmul(x, x)));
   EXPECT_EQ(unbind(x).size(), 2u);
   EXPECT_EQ(values(pad(x[0], {1, 2}, 9)), (Values{9, 1, 2, 9, 9}));
@@ -538,7 +541,7 @@ TEST(Typed, ErrorsNameTheirOp) {
   EXPECT_EQ(chunk(ones({3}), most).size(), 3);
   const Tensor five = ones({1, 1, 1, 1, 1});
   EXPECT_EQ(error_of([&] {
-              einsum("abcde,fghij->afbgchdi", {five, five});
+              einsum("abcde,fghij->afbgchdiej", {five, five});
             }),
             "einsum: abcde and fghij name 10 dimensions; two operands may have at most 8");
 }
