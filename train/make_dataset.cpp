@@ -171,17 +171,19 @@ void check_ids_fit(const DataFiles& files, const Tokenizer* tokenizer) {
       bytes += size;
       if (size > largest) largest = size, file = each;
     }
-  if (bytes < static_cast<uintmax_t>(usable_memory()) / 4) return;  // an id has at most 4 bytes
+  if (bytes < static_cast<uintmax_t>(usable_memory()) / 4) return;  // 4 bytes of ids for each one
   const TextFile text(file);
-  const std::string_view begin = text.view().substr(0, size_t{1} << 16);
+  std::string_view begin = text.view().substr(0, size_t{1} << 16);
   const auto begins_character = [](char c) { return (c & 0xc0) != 0x80; };
+  const auto last =
+      std::distance(begin.rbegin(), std::find_if(begin.rbegin(), begin.rend(), begins_character));
+  if (last < 4 && last + 1 < std::ssize(begin))  // it may be cut
+    begin.remove_suffix(static_cast<size_t>(last) + 1);
   const double ids =
       tokenizer == nullptr
           ? static_cast<double>(std::count_if(begin.begin(), begin.end(), begins_character))
-          : with_prefix(file.string(), [&] {
-              const auto encoded = tokenizer->encode_part(text.view(), 0, begin.size());
-              return static_cast<double>(encoded.size());
-            });
+          : with_prefix(file.string(),
+                        [&] { return static_cast<double>(tokenizer->encode(begin).size()); });
   const int of_id = tokenizer == nullptr || tokenizer->vocab_size() <= 1 << 16 ? 2 : 4;
   const double share = ids / static_cast<double>(begin.size());
   check_memory("--data, as token ids,",

@@ -171,7 +171,8 @@ void Optimizer::step(const Tensor& loss, const Tensor& norm) {
   check_gradients();
   for (const auto& entry : parameters_) {
     Tensor p = entry.second;
-    // Kept, so that there is one copy at a time: a definition in basic ops leaves transposed ones.
+    // Basic ops leave some transposed. The copy takes the gradient's place, so that there is no
+    // second one of all.
     if (p.grad().defined() && !p.grad().is_contiguous()) p.set_grad(p.grad().contiguous());
     grads.push_back(p.grad());
     lists.grads.push_back(grads.back());

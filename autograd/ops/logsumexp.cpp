@@ -15,7 +15,8 @@
 namespace ink {
 namespace {
 
-constexpr int64_t kShortLine = 32;  // shorter rows take less time side by side
+// Shorter rows take less time side by side, and so do as many lines over another dimension.
+constexpr int64_t kShortLine = 32;
 
 // Of one row, of elements at(i), i < n.
 template <class C, class At>
