@@ -41,6 +41,17 @@ void gather(Array& y, const Array& x, const Array& ids, int64_t dim, const char*
   });
 }
 
+// put(to, from) for n elements, at places `step` apart that their ids name. A function of its own:
+// within its two callers there are too few registers.
+template <class T, class Put>
+[[gnu::noinline]] static void put_each(Put put, T* to, const T* from, const int64_t* id,
+                                       int64_t step, int64_t n, int64_t next_to, int64_t next_from,
+                                       int64_t next_id) {
+#pragma GCC unroll 4
+  for (int64_t i = 0; i < n; ++i, to += next_to, from += next_from, id += next_id)
+    put(to[*id * step], *from);
+}
+
 // Elements that differ in another dimension than `dim` go to different places. So threads share the
 // other dimensions, and each takes the ids along `dim` in order. If the other dimensions are small
 // and share their ids, each thread reads all ids and serves only its own places along `dim`. Either
@@ -75,21 +86,18 @@ static void scatter_by(Put put, Array& y, const Array& source, const Array& ids,
     if (few_lines) return parallel_for(y.shape()[dim], 1, put_rows);
     return put_rows(0, y.shape()[dim]);
   }
-  const auto put_each = [=](T* to, const T* from, const int64_t* id, int64_t n, int64_t next_to,
-                            int64_t next_from, int64_t next) {
-    for (int64_t i = 0; i < n; ++i, to += next_to, from += next_from, id += next)
-      put(to[*id * step], *from);
-  };
   const auto row = [=](auto offset, int64_t n) {
     T* to = out + offset[0];
     const T* from = in + offset[1];
     const int64_t* id = places + offset[2];
-    if (next_id <= si) {  // line by line, if its ids are closer in memory than those of others
+    // Line by line, if its ids are closer in memory than those of others.
+    if (next_id <= si && count > 1) {
       for (int64_t i = 0; i < n; ++i)
-        put_each(to + i * sy, from + i * ss, id + i * si, count, 0, next_source, next_id);
+        put_each(put, to + i * sy, from + i * ss, id + i * si, step, count, 0, next_source,
+                 next_id);
     } else {
       for (int64_t j = 0; j < count; ++j)
-        put_each(to, from + j * next_source, id + j * next_id, n, sy, ss, si);
+        put_each(put, to, from + j * next_source, id + j * next_id, step, n, sy, ss, si);
     }
   };
   loop.for_each_row(row, kGrain / std::max<int64_t>(count, 1));
