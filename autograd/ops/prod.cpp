@@ -6,21 +6,19 @@
 namespace ink {
 namespace {
 
-// For each element along the last dimension, the product of all others. It works on pairs of
-// neighbours a and b with products p. If e is the product of all other p, the result is e b for a
-// and e a for b. Without a division, zeros need no special case.
+// For each element along the last dimension, the product of all others. It works on pairs of an
+// element a of the first half and b of the second, with products p. If e is the product of all
+// other p, the result is e b for a and e a for b. Without a division, zeros need no special case.
 Tensor product_of_others(const Tensor& x) {
   const int64_t n = x.size(-1);
   if (n == 0) return x;
   if (n == 1) return ones_like(x);
-  Shape one_more = x.shape(), pairs = x.shape();
+  Shape one_more = x.shape();
   one_more.back() = 1;
   if (n % 2) return narrow(product_of_others(cat({x, ones(one_more, x.options())}, -1)), -1, 0, n);
-  pairs.back() = n / 2;
-  pairs.push_back(2);
-  const Tensor both = reshape(x, pairs), a = select(both, -1, 0), b = select(both, -1, 1);
+  const Tensor a = narrow(x, -1, 0, n / 2), b = narrow(x, -1, n / 2, n / 2);
   const Tensor e = product_of_others(a * b);
-  return reshape(stack({e * b, e * a}, -1), x.shape());
+  return cat({e * b, e * a}, -1);
 }
 
 }  // namespace
