@@ -371,7 +371,7 @@ struct swiglu : OnFloats {
   template <class T> INK_DEVICE static T f(T gate, T up) { return silu::f(gate) * up; }
 };
 struct atan2 : OnFloats {
-  template <class T> INK_DEVICE static T f(T a, T b) { return std::atan2(a, b); }
+  template <class T> INK_DEVICE static T f(T a, T b) { return simd::atan2(a, b); }
 };
 struct leaky_relu : OnFloats {
   template <class T> INK_DEVICE static T f(T x, T slope) { return x > 0 ? x : slope * x; }

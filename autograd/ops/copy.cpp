@@ -25,8 +25,10 @@ void fill(Array& y, double value) {
   for_any(y.dtype(), [&]<class T>(T) {
     const T v = static_cast<T>(value);
     T* out = y.mutable_data<T>();
-    parallel_for(y.numel(), kGrain,
-                 [=](int64_t begin, int64_t end) { std::fill(out + begin, out + end, v); });
+    parallel_for(y.numel(), kGrain, [=](int64_t begin, int64_t end) {
+      const T number = v;  // or std::fill reads a bf16 of the closure before each element
+      std::fill(out + begin, out + end, number);
+    });
   });
 }
 

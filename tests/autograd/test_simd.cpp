@@ -131,6 +131,31 @@ TEST(Simd, ExpOfNonpositive) {
       [&](long double x) { return std::fabs(x) > 708 ? 0 : truth(x); }, 1.2);
 }
 
+// Points at every angle and distance, and zeros and infinities of both signs.
+template <class T>
+void expect_atan2() {
+  std::vector<T> y = random_numbers(T(1)), x = y;
+  std::shuffle(x.begin(), x.end(), std::mt19937(1));
+  for (T a : {T(0), T(1), denormal<T>, std::numeric_limits<T>::max(), inf<T>, nan<T>}) {
+    for (T b : {T(0), T(1), denormal<T>, std::numeric_limits<T>::max(), inf<T>, nan<T>}) {
+      y.insert(y.end(), {a, a, -a, -a});
+      x.insert(x.end(), {b, -b, b, -b});
+    }
+  }
+  std::vector<T> angle(x.size());
+#pragma omp simd
+  for (size_t i = 0; i < x.size(); ++i) angle[i] = simd::atan2(y[i], x[i]);
+  for (size_t i = 0; i < x.size(); ++i) {
+    const Exact<T> exact = std::atan2(Exact<T>{y[i]}, Exact<T>{x[i]});
+    ASSERT_LE(ulps<T>(angle[i], exact), 2) << y[i] << " " << x[i] << ": " << angle[i];
+    ASSERT_TRUE(std::signbit(angle[i]) == std::signbit(exact) || std::isnan(exact)) << y[i];
+  }
+}
+TEST(Simd, Atan2) {
+  expect_atan2<float>();
+  expect_atan2<double>();
+}
+
 TEST(Simd, SinAndCos) {
   const auto sin = [](auto x) { return std::sin(x); };
   const auto cos = [](auto x) { return std::cos(x); };
