@@ -103,10 +103,11 @@ struct ReduceLoops {
 
   static void results(const void* self, void* y, void* acc, int64_t n, int64_t times) {
     Acc* a = static_cast<Acc*>(acc);
-    for (int64_t c = 0; c < n; ++c) {
-      if (times != 1) R::repeat(a[c], times);
-      static_cast<typename R::Result*>(y)[c] = static_cast<const R*>(self)->result(a[c]);
-    }
+    auto* result = static_cast<typename R::Result*>(y);
+    const R own = *static_cast<const R*>(self);
+    for (int64_t c = 0; times != 1 && c < n; ++c) R::repeat(a[c], times);
+#pragma omp simd
+    for (int64_t c = 0; c < n; ++c) result[c] = own.result(a[c]);
   }
 };
 

@@ -105,9 +105,14 @@ struct ReducePlan {
     outer.join();
     outer_rows.join();
     rows = outer_rows.pop_inner();
-    if (columns_first()) columns = outer.pop_inner();
+    // Does an output have many rows, not quite short, whose elements follow each other? (Where they
+    // are converted, a chunk at a time, such rows are short.)
+    const bool in_lines = !outer_rows.sizes.empty() && rows.step == 1 && rows.size >= kLanes / 2 &&
+                          size_of(x.dtype()) >= 4;
+    if (!in_lines && columns_first()) columns = outer.pop_inner();
     // A block of few elements takes a longer dimension in place of a short one.
-    if (columns.size * rows.size < kFew && (columns.size == 1 || !outer.exchange(columns)))
+    if (!in_lines && columns.size * rows.size < kFew &&
+        (columns.size == 1 || !outer.exchange(columns)))
       outer_rows.exchange(rows);
     total_rows = outer_rows.sizes.numel() * rows.size;
     if (columns.size == 1) columns.step = rows.step;  // a step from lane to lane

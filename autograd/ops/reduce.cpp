@@ -1,6 +1,7 @@
 // sum, mean, any, all: reductions over any dimensions. prod, amax and amin use the same kernel.
 #include <algorithm>
 #include <limits>
+#include <type_traits>
 
 #include "autograd/basic_ops.h"
 #include "autograd/kernels/copy.h"
@@ -37,6 +38,7 @@ struct Fold {
   static void merge(Acc& acc, const Acc& other) { acc = F::join(acc, other); }
   static void repeat(Acc& acc, int64_t times) { acc = F::repeated(acc, times); }
   Result result(Acc acc) const {
+    if constexpr (std::is_integral_v<Acc>) return static_cast<Result>(acc);  // has no mean
     return static_cast<Result>(divisor == 1 ? acc : acc / static_cast<Acc>(divisor));
   }
 };
