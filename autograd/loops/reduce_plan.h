@@ -78,7 +78,7 @@ struct ReduceAxes {
 struct ReducePlan {
   static constexpr int64_t kBlock = 512;    // accumulators side by side, at most
   static constexpr int64_t kLanes = 16;     // accumulators of one output
-  static constexpr int64_t kShortRow = 32;  // a shorter row gets one accumulator
+  static constexpr int64_t kShortRow = 16;  // a shorter row gets one accumulator (of bf16: 32)
   static constexpr int64_t kLongRow = 512;  // a shorter row gets half of the lanes
   static constexpr int64_t kFew = 64;       // of a block: with fewer, the loop over blocks is slow
 
@@ -105,11 +105,12 @@ struct ReducePlan {
     outer.join();
     outer_rows.join();
     rows = outer_rows.pop_inner();
-    // Does an output have many rows, not quite short, whose elements follow each other? (Where they
-    // are converted, a chunk at a time, such rows are short.)
-    const bool in_lines = !outer_rows.sizes.empty() && rows.step == 1 && rows.size >= kLanes / 2 &&
-                          size_of(x.dtype()) >= 4;
-    if (!in_lines && columns_first()) columns = outer.pop_inner();
+    // Narrow elements are converted, a row at a time, which takes long.
+    const bool narrow = size_of(x.dtype()) < 4;
+    // Does an output have many rows, not quite short, whose elements follow each other?
+    const bool in_lines =
+        !narrow && !outer_rows.sizes.empty() && rows.step == 1 && rows.size >= kLanes / 2;
+    if (!in_lines && columns_first(narrow ? 2 * kShortRow : kShortRow)) columns = outer.pop_inner();
     // A block of few elements takes a longer dimension in place of a short one.
     if (!in_lines && columns.size * rows.size < kFew &&
         (columns.size == 1 || !outer.exchange(columns)))
@@ -164,10 +165,10 @@ struct ReducePlan {
  private:
   // Neighbouring outputs share the lanes if their elements lie closer together than those of one
   // output, or if one output has too few elements for lanes of its own.
-  bool columns_first() const {
+  bool columns_first(int64_t short_row) const {
     if (outer.sizes.empty()) return false;
     const int64_t step = outer.steps.back();
-    return step != 0 && (rows.step == 0 || step < rows.step || rows.size < kShortRow);
+    return step != 0 && (rows.step == 0 || step < rows.step || rows.size < short_row);
   }
 };
 
