@@ -97,6 +97,13 @@ Tensor& in_place(const char* name, BinaryOp code, Tensor& x, const Scalar& numbe
   return x;
 }
 
+// op(a, b), for a product and the like: the gradient of b needs the value of a that is about to be
+// overwritten.
+template <class Op>
+auto kept_left(Op op) {
+  return [op](const Tensor& a, const Tensor& b) { return op(b.requires_grad() ? clone(a) : a, b); };
+}
+
 // A write that keeps nothing of x still has x as an input, with a gradient of 0. For a view,
 // copy_slices does that.
 Tensor old_value(const Tensor& x) { return x.is_view() ? Tensor() : x; }
@@ -116,16 +123,11 @@ Tensor& Tensor::sub_(const Tensor& y, const Scalar& alpha) {
   check_sub("sub_", dtype(), y.dtype());
   return in_place("sub_", BinaryOp::sub, *this, scaled("sub_", *this, y, alpha), std::minus());
 }
-// The gradient of y needs the value that is about to be overwritten.
 Tensor& Tensor::mul_(const Tensor& y) {
-  return in_place("mul_", BinaryOp::mul, *this, y, [](const Tensor& a, const Tensor& b) {
-    return ink::mul(b.requires_grad() ? ink::clone(a) : a, b);
-  });
+  return in_place("mul_", BinaryOp::mul, *this, y, kept_left(std::multiplies()));
 }
 Tensor& Tensor::div_(const Tensor& y) {
-  return in_place("div_", BinaryOp::div, *this, y, [](const Tensor& a, const Tensor& b) {
-    return ink::div(b.requires_grad() ? ink::clone(a) : a, b);
-  });
+  return in_place("div_", BinaryOp::div, *this, y, kept_left(std::divides()));
 }
 Tensor& Tensor::add_(const Scalar& y, const Scalar& alpha) {
   impl("add_");
@@ -145,10 +147,7 @@ Tensor& Tensor::remainder_(Tensor y) {
   impl("remainder_");
   check_defined("remainder_", y);
   check_remainder(*this, y);
-  return in_place("remainder_", BinaryOp::remainder, *this, y,
-                  [](const Tensor& a, const Tensor& b) {
-                    return ink::remainder(b.requires_grad() ? ink::clone(a) : a, b);
-                  });
+  return in_place("remainder_", BinaryOp::remainder, *this, y, kept_left(std::modulus()));
 }
 Tensor& Tensor::remainder_(Scalar y) {
   impl("remainder_");
@@ -243,23 +242,6 @@ Tensor& replace(const char* name, Tensor& x, Op op, bool value_in_graph = false)
 
 }  // namespace
 
-Tensor& Tensor::exp_() { return replace("exp_", *this, ink::exp); }
-Tensor& Tensor::log_() { return replace("log_", *this, ink::log); }
-Tensor& Tensor::sqrt_() { return replace("sqrt_", *this, ink::sqrt); }
-Tensor& Tensor::neg_() { return replace("neg_", *this, ink::neg); }
-Tensor& Tensor::abs_() { return replace("abs_", *this, ink::abs); }
-Tensor& Tensor::tanh_() { return replace("tanh_", *this, ink::tanh); }
-Tensor& Tensor::sigmoid_() { return replace("sigmoid_", *this, ink::sigmoid); }
-Tensor& Tensor::relu_() { return replace("relu_", *this, ink::relu); }
-Tensor& Tensor::square_() { return replace("square_", *this, ink::square); }
-Tensor& Tensor::rsqrt_() { return replace("rsqrt_", *this, ink::rsqrt); }
-Tensor& Tensor::sin_() { return replace("sin_", *this, ink::sin); }
-Tensor& Tensor::cos_() { return replace("cos_", *this, ink::cos); }
-Tensor& Tensor::log1p_() { return replace("log1p_", *this, ink::log1p); }
-Tensor& Tensor::expm1_() { return replace("expm1_", *this, ink::expm1); }
-Tensor& Tensor::ceil_() { return replace("ceil_", *this, ink::ceil); }
-Tensor& Tensor::round_() { return replace("round_", *this, ink::round); }
-Tensor& Tensor::trunc_() { return replace("trunc_", *this, ink::trunc); }
 Tensor& Tensor::scatter_(int64_t dim, const Tensor& ids, const Tensor& source) {
   const auto written = [&](const Tensor& x) { return ink::scatter(x, dim, ids, source); };
   return replace("scatter_", *this, written, source.requires_grad());
@@ -272,7 +254,6 @@ Tensor& Tensor::scatter_add_(int64_t dim, const Tensor& ids, const Tensor& sourc
   const auto added = [&](const Tensor& x) { return ink::scatter_add(x, dim, ids, source); };
   return replace("scatter_add_", *this, added, source.requires_grad());
 }
-Tensor& Tensor::floor_() { return replace("floor_", *this, ink::floor); }
 Tensor& Tensor::pow_(Scalar e) {
   return replace("pow_", *this, [&](const Tensor& x) { return ink::pow(x, e); });
 }
@@ -310,5 +291,14 @@ Tensor& Tensor::atan2_(Tensor x) {
   const auto angle = [&](const Tensor& y) { return ink::atan2(y, x); };
   return replace("atan2_", *this, angle, x.requires_grad());
 }
+
+#define IN_PLACE(name) \
+  Tensor& Tensor::name##_() { return replace(#name "_", *this, ink::name); }
+// clang-format off
+IN_PLACE(exp) IN_PLACE(log) IN_PLACE(sqrt) IN_PLACE(neg) IN_PLACE(abs) IN_PLACE(tanh)
+IN_PLACE(sigmoid) IN_PLACE(relu) IN_PLACE(square) IN_PLACE(rsqrt) IN_PLACE(sin) IN_PLACE(cos)
+IN_PLACE(log1p) IN_PLACE(expm1) IN_PLACE(floor) IN_PLACE(ceil) IN_PLACE(round) IN_PLACE(trunc)
+// clang-format on
+#undef IN_PLACE
 
 }  // namespace ink

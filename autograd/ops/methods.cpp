@@ -2,7 +2,6 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
-#include <functional>
 #include <type_traits>
 #include <variant>
 #include <vector>
@@ -60,26 +59,7 @@ template double Tensor::item_as(int) const;
 template int64_t Tensor::item_as(int) const;
 template bool Tensor::item_as(int) const;
 
-Tensor Tensor::contiguous() const { return ink::contiguous(*this); }
-Tensor Tensor::clone() const { return ink::clone(*this); }
-Tensor Tensor::to(DType dtype) const { return ink::to(*this, dtype); }
-Tensor Tensor::to(Device device) const { return ink::to(*this, device); }
-
 // ---- views
-
-Tensor Tensor::view(const Shape& sizes) const { return ink::view(*this, sizes); }
-Tensor Tensor::reshape(const Shape& sizes) const { return ink::reshape(*this, sizes); }
-Tensor Tensor::transpose(int64_t dim0, int64_t dim1) const {
-  return ink::transpose(*this, dim0, dim1);
-}
-Tensor Tensor::permute(const Shape& dims) const { return ink::permute(*this, dims); }
-Tensor Tensor::squeeze(std::optional<int64_t> dim) const { return ink::squeeze(*this, dim); }
-Tensor Tensor::unsqueeze(int64_t dim) const { return ink::unsqueeze(*this, dim); }
-Tensor Tensor::expand(const Shape& sizes) const { return ink::expand(*this, sizes); }
-Tensor Tensor::select(int64_t dim, int64_t i) const { return ink::select(*this, dim, i); }
-Tensor Tensor::narrow(int64_t dim, int64_t start, int64_t length) const {
-  return ink::narrow(*this, dim, start, length);
-}
 
 Tensor Tensor::flatten(int64_t start_dim, int64_t end_dim) const {
   array("flatten");
@@ -197,7 +177,6 @@ Tensor Tensor::index_put(std::initializer_list<Index> indices, const Tensor& val
                          bool accumulate) const {
   return clone().index_put_(indices, values, accumulate);
 }
-Tensor Tensor::index(const Tensor& ids) const { return ink::index(*this, ids); }
 Tensor Tensor::operator[](const Index& one) const {
   const auto* range = std::get_if<Slice>(&one.value);
   if (!range) return index({one});
@@ -212,167 +191,75 @@ Tensor Tensor::T() const {
   return ink::permute(*this, reversed);
 }
 
-// ---- ops
-
 Tensor Tensor::to(const char* device) const { return to(parse_device(device)); }
-Tensor Tensor::exp() const { return ink::exp(*this); }
-Tensor Tensor::log() const { return ink::log(*this); }
-Tensor Tensor::sqrt() const { return ink::sqrt(*this); }
-Tensor Tensor::rsqrt() const { return ink::rsqrt(*this); }
-Tensor Tensor::abs() const { return ink::abs(*this); }
-Tensor Tensor::neg() const { return ink::neg(*this); }
-Tensor Tensor::sin() const { return ink::sin(*this); }
-Tensor Tensor::cos() const { return ink::cos(*this); }
-Tensor Tensor::tanh() const { return ink::tanh(*this); }
-Tensor Tensor::sigmoid() const { return ink::sigmoid(*this); }
-Tensor Tensor::relu() const { return ink::relu(*this); }
-Tensor Tensor::square() const { return ink::square(*this); }
-Tensor Tensor::log1p() const { return ink::log1p(*this); }
-Tensor Tensor::expm1() const { return ink::expm1(*this); }
-Tensor Tensor::sign() const { return ink::sign(*this); }
-Tensor Tensor::erf() const { return ink::erf(*this); }
-Tensor Tensor::isnan() const { return ink::isnan(*this); }
-Tensor Tensor::isinf() const { return ink::isinf(*this); }
-Tensor Tensor::isfinite() const { return ink::isfinite(*this); }
-Tensor Tensor::trunc() const { return ink::trunc(*this); }
-Tensor Tensor::floor() const { return ink::floor(*this); }
-Tensor Tensor::ceil() const { return ink::ceil(*this); }
-Tensor Tensor::round() const { return ink::round(*this); }
-Tensor Tensor::pow(Scalar exponent) const { return ink::pow(*this, exponent); }
-Tensor Tensor::pow(Tensor exponent) const { return ink::pow(*this, exponent); }
-Tensor Tensor::clamp(std::optional<Scalar> min, std::optional<Scalar> max) const {
-  return ink::clamp(*this, min, max);
-}
-Tensor Tensor::clamp(const Tensor& min, const Tensor& max) const {
-  return ink::clamp(*this, min, max);
-}
-Tensor Tensor::clamp_min(Tensor min) const { return ink::clamp_min(*this, min); }
-Tensor Tensor::clamp_min(Scalar min) const { return ink::clamp_min(*this, min); }
-Tensor Tensor::clamp_max(Tensor max) const { return ink::clamp_max(*this, max); }
-Tensor Tensor::clamp_max(Scalar max) const { return ink::clamp_max(*this, max); }
-Tensor Tensor::maximum(Tensor other) const { return ink::maximum(*this, other); }
-Tensor Tensor::maximum(Scalar other) const { return ink::maximum(*this, other); }
-Tensor Tensor::minimum(Tensor other) const { return ink::minimum(*this, other); }
-Tensor Tensor::minimum(Scalar other) const { return ink::minimum(*this, other); }
-Tensor Tensor::atan2(Tensor other) const { return ink::atan2(*this, other); }
-Tensor Tensor::add(const Tensor& other, const Scalar& alpha) const {
-  return ink::add(*this, other, alpha);
-}
-Tensor Tensor::add(const Scalar& other, const Scalar& alpha) const {
-  return ink::add(*this, other, alpha);
-}
-Tensor Tensor::sub(const Tensor& other, const Scalar& alpha) const {
-  return ink::sub(*this, other, alpha);
-}
-Tensor Tensor::sub(const Scalar& other, const Scalar& alpha) const {
-  return ink::sub(*this, other, alpha);
-}
-Tensor Tensor::masked_fill(const Tensor& mask, const Scalar& value) const {
-  return ink::masked_fill(*this, mask, value);
-}
-Tensor Tensor::masked_fill(const Tensor& mask, const Tensor& value) const {
-  return ink::masked_fill(*this, mask, value);
-}
 Tensor Tensor::where(const Tensor& condition, const Tensor& other) const {
   return ink::where(condition, *this, other);
 }
 Tensor Tensor::where(const Tensor& condition, const Scalar& other) const {
   return ink::where(condition, *this, other);
 }
-Tensor Tensor::sum(const Shape& dims, Flag keep) const { return ink::sum(*this, dims, keep); }
-Tensor Tensor::mean(const Shape& dims, Flag keep) const { return ink::mean(*this, dims, keep); }
-Tensor Tensor::prod(const Shape& dims, Flag keep) const { return ink::prod(*this, dims, keep); }
-Tensor Tensor::any(const Shape& dims, Flag keep) const { return ink::any(*this, dims, keep); }
-Tensor Tensor::all(const Shape& dims, Flag keep) const { return ink::all(*this, dims, keep); }
-Tensor Tensor::amax(const Shape& dims, Flag keep) const { return ink::amax(*this, dims, keep); }
-Tensor Tensor::amin(const Shape& dims, Flag keep) const { return ink::amin(*this, dims, keep); }
-Tensor Tensor::var(const Shape& dims, NumberOf<double> correction, Flag keep) const {
-  return ink::var(*this, dims, correction, keep);
-}
-Tensor Tensor::std(const Shape& dims, NumberOf<double> correction, Flag keep) const {
-  return ink::std(*this, dims, correction, keep);
-}
-Tensor Tensor::logsumexp(const Shape& dims, Flag keep) const {
-  return ink::logsumexp(*this, dims, keep);
-}
-Tensor Tensor::norm(NumberOf<double> p, const Shape& dims, Flag keep) const {
-  return ink::norm(*this, p, dims, keep);
-}
-Tensor Tensor::max() const { return ink::max(*this); }
-Tensor Tensor::min() const { return ink::min(*this); }
-Tensor Tensor::max(Tensor other) const { return ink::maximum(*this, other); }
-Tensor Tensor::min(Tensor other) const { return ink::minimum(*this, other); }
-ValuesIndices Tensor::max(NumberOf<int64_t> dim, Flag keep) const {
-  return ink::max(*this, dim, keep);
-}
-ValuesIndices Tensor::min(NumberOf<int64_t> dim, Flag keep) const {
-  return ink::min(*this, dim, keep);
-}
-Tensor Tensor::argmax(std::optional<NumberOf<int64_t>> dim, Flag keep) const {
-  return ink::argmax(*this, dim, keep);
-}
-Tensor Tensor::argmin(std::optional<NumberOf<int64_t>> dim, Flag keep) const {
-  return ink::argmin(*this, dim, keep);
-}
-Tensor Tensor::softmax(NumberOf<int64_t> dim) const { return ink::softmax(*this, dim); }
-Tensor Tensor::log_softmax(NumberOf<int64_t> dim) const { return ink::log_softmax(*this, dim); }
-Tensor Tensor::cumsum(int64_t dim) const { return ink::cumsum(*this, dim); }
-Tensor Tensor::cumprod(int64_t dim) const { return ink::cumprod(*this, dim); }
-ValuesIndices Tensor::sort(NumberOf<int64_t> dim, bool descending) const {
-  return ink::sort(*this, dim, descending);
-}
-ValuesIndices Tensor::topk(int64_t k, NumberOf<int64_t> dim, bool largest) const {
-  return ink::topk(*this, k, dim, largest);
-}
-Tensor Tensor::argsort(NumberOf<int64_t> dim, bool descending) const {
-  return ink::argsort(*this, dim, descending);
-}
-Tensor Tensor::matmul(Tensor other) const { return ink::matmul(*this, other); }
-Tensor Tensor::bmm(Tensor other) const { return ink::bmm(*this, other); }
-Tensor Tensor::dot(Tensor other) const { return ink::dot(*this, other); }
-Tensor Tensor::outer(Tensor other) const { return ink::outer(*this, other); }
-Tensor Tensor::gather(int64_t dim, const Tensor& ids) const { return ink::gather(*this, dim, ids); }
-Tensor Tensor::index_select(int64_t dim, const Tensor& ids) const {
-  return ink::index_select(*this, dim, ids);
-}
-Tensor Tensor::scatter(int64_t dim, const Tensor& ids, const Tensor& source) const {
-  return ink::scatter(*this, dim, ids, source);
-}
-Tensor Tensor::scatter(int64_t dim, const Tensor& ids, const Scalar& value) const {
-  return ink::scatter(*this, dim, ids, value);
-}
-Tensor Tensor::scatter_add(int64_t dim, const Tensor& ids, const Tensor& source) const {
-  return ink::scatter_add(*this, dim, ids, source);
-}
-Tensor Tensor::masked_select(Tensor mask) const { return ink::masked_select(*this, mask); }
-Tensor Tensor::nonzero() const { return ink::nonzero(*this); }
-Tensor Tensor::flip(const Shape& dims) const { return ink::flip(*this, dims); }
-Tensor Tensor::roll(const Shape& shifts, const Shape& dims) const {
-  return ink::roll(*this, shifts, dims);
-}
-Tensor Tensor::diag(int64_t diagonal) const { return ink::diag(*this, diagonal); }
-Tensor Tensor::trace() const { return ink::trace(*this); }
-Tensor Tensor::repeat(const Shape& times) const { return ink::repeat(*this, times); }
-Tensor Tensor::repeat_interleave(int64_t times, std::optional<int64_t> dim) const {
-  return ink::repeat_interleave(*this, times, dim);
-}
-Tensor Tensor::unfold(int64_t dim, int64_t size, int64_t step) const {
-  return ink::unfold(*this, dim, size, step);
-}
-Tensor Tensor::tril(int64_t diagonal) const { return ink::tril(*this, diagonal); }
-Tensor Tensor::triu(int64_t diagonal) const { return ink::triu(*this, diagonal); }
-Tensor Tensor::diagonal(int64_t offset, int64_t dim1, int64_t dim2) const {
-  return ink::diagonal(*this, offset, dim1, dim2);
-}
-std::vector<Tensor> Tensor::split(int64_t size, int64_t dim) const {
-  return ink::split(*this, size, dim);
-}
-std::vector<Tensor> Tensor::split(const std::vector<int64_t>& sizes, int64_t dim) const {
-  return ink::split(*this, sizes, dim);
-}
-std::vector<Tensor> Tensor::chunk(int64_t chunks, int64_t dim) const {
-  return ink::chunk(*this, chunks, dim);
-}
-std::vector<Tensor> Tensor::unbind(int64_t dim) const { return ink::unbind(*this, dim); }
+
+// ---- the others hand their arguments on. Their name, and the types of what follows the tensor:
+
+#define CALLS(name, ...)                                    \
+  ->decltype(ink::name(*this __VA_OPT__(, ) __VA_ARGS__)) { \
+    return ink::name(*this __VA_OPT__(, ) __VA_ARGS__);     \
+  }
+#define METHOD(name) auto Tensor::name() const CALLS(name)
+#define METHOD1(name, A) auto Tensor::name(A a) const CALLS(name, a)
+#define METHOD2(name, A, B) auto Tensor::name(A a, B b) const CALLS(name, a, b)
+#define METHOD3(name, A, B, C) auto Tensor::name(A a, B b, C c) const CALLS(name, a, b, c)
+
+// clang-format off
+METHOD(contiguous) METHOD(clone) METHOD(nonzero) METHOD(trace) METHOD(max) METHOD(min)
+METHOD(exp) METHOD(log) METHOD(sqrt) METHOD(rsqrt) METHOD(abs) METHOD(neg) METHOD(sin) METHOD(cos)
+METHOD(tanh) METHOD(sigmoid) METHOD(relu) METHOD(square) METHOD(log1p) METHOD(expm1) METHOD(sign)
+METHOD(erf) METHOD(isnan) METHOD(isinf) METHOD(isfinite) METHOD(floor) METHOD(ceil) METHOD(round)
+METHOD(trunc)
+
+METHOD1(to, DType) METHOD1(to, Device) METHOD1(index, const Tensor&)
+METHOD1(view, const Shape&) METHOD1(reshape, const Shape&) METHOD1(permute, const Shape&)
+METHOD1(expand, const Shape&) METHOD1(flip, const Shape&) METHOD1(repeat, const Shape&)
+METHOD1(squeeze, std::optional<int64_t>) METHOD1(unsqueeze, int64_t) METHOD1(unbind, int64_t)
+METHOD1(cumsum, int64_t) METHOD1(cumprod, int64_t)
+METHOD1(diag, int64_t) METHOD1(tril, int64_t) METHOD1(triu, int64_t)
+METHOD1(softmax, NumberOf<int64_t>) METHOD1(log_softmax, NumberOf<int64_t>)
+METHOD1(pow, Scalar) METHOD1(maximum, Scalar) METHOD1(minimum, Scalar)
+METHOD1(clamp_min, Scalar) METHOD1(clamp_max, Scalar)
+METHOD1(pow, Tensor) METHOD1(maximum, Tensor) METHOD1(minimum, Tensor)
+METHOD1(clamp_min, Tensor) METHOD1(clamp_max, Tensor) METHOD1(max, Tensor) METHOD1(min, Tensor)
+METHOD1(atan2, Tensor) METHOD1(matmul, Tensor) METHOD1(bmm, Tensor) METHOD1(dot, Tensor)
+METHOD1(outer, Tensor) METHOD1(masked_select, Tensor)
+
+METHOD2(sum, const Shape&, Flag) METHOD2(mean, const Shape&, Flag) METHOD2(prod, const Shape&, Flag)
+METHOD2(any, const Shape&, Flag) METHOD2(all, const Shape&, Flag) METHOD2(amax, const Shape&, Flag)
+METHOD2(amin, const Shape&, Flag) METHOD2(logsumexp, const Shape&, Flag)
+METHOD2(max, NumberOf<int64_t>, Flag) METHOD2(min, NumberOf<int64_t>, Flag)
+METHOD2(argmax, std::optional<NumberOf<int64_t>>, Flag)
+METHOD2(argmin, std::optional<NumberOf<int64_t>>, Flag)
+METHOD2(sort, NumberOf<int64_t>, bool) METHOD2(argsort, NumberOf<int64_t>, bool)
+METHOD2(transpose, int64_t, int64_t) METHOD2(select, int64_t, int64_t)
+METHOD2(split, int64_t, int64_t) METHOD2(split, const std::vector<int64_t>&, int64_t)
+METHOD2(chunk, int64_t, int64_t) METHOD2(repeat_interleave, int64_t, std::optional<int64_t>)
+METHOD2(gather, int64_t, const Tensor&) METHOD2(index_select, int64_t, const Tensor&)
+METHOD2(add, const Tensor&, const Scalar&) METHOD2(add, const Scalar&, const Scalar&)
+METHOD2(sub, const Tensor&, const Scalar&) METHOD2(sub, const Scalar&, const Scalar&)
+METHOD2(masked_fill, const Tensor&, const Scalar&) METHOD2(masked_fill, const Tensor&, const Tensor&)
+METHOD2(clamp, std::optional<Scalar>, std::optional<Scalar>)
+METHOD2(clamp, const Tensor&, const Tensor&) METHOD2(roll, const Shape&, const Shape&)
+
+METHOD3(narrow, int64_t, int64_t, int64_t) METHOD3(unfold, int64_t, int64_t, int64_t)
+METHOD3(diagonal, int64_t, int64_t, int64_t) METHOD3(topk, int64_t, NumberOf<int64_t>, bool)
+METHOD3(var, const Shape&, NumberOf<double>, Flag) METHOD3(std, const Shape&, NumberOf<double>, Flag)
+METHOD3(norm, NumberOf<double>, const Shape&, Flag)
+METHOD3(scatter, int64_t, const Tensor&, const Tensor&)
+METHOD3(scatter, int64_t, const Tensor&, const Scalar&)
+METHOD3(scatter_add, int64_t, const Tensor&, const Tensor&)
+// clang-format on
+#undef METHOD3
+#undef METHOD2
+#undef METHOD1
+#undef METHOD
+#undef CALLS
 
 }  // namespace ink
