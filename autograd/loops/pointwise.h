@@ -32,26 +32,20 @@ namespace ink {
   OP(eq) OP(ne) OP(lt) OP(le) OP(gt) OP(ge) OP(logical_and) OP(logical_or) OP(logical_xor)
 // clang-format on
 
-#define INK_NAME(op) op,
-enum class UnaryOp { INK_UNARY_OPS(INK_NAME) };
-enum class BinaryOp { INK_BINARY_OPS(INK_NAME) };
-enum class CompareOp { INK_COMPARE_OPS(INK_NAME) };
-#undef INK_NAME
-
+#define INK_VALUE(op) op,
 #define INK_NAME(op) #op,
-inline const char* name_of(UnaryOp op) {
-  constexpr const char* names[] = {INK_UNARY_OPS(INK_NAME)};
-  return names[static_cast<int>(op)];
-}
-inline const char* name_of(BinaryOp op) {
-  constexpr const char* names[] = {INK_BINARY_OPS(INK_NAME)};
-  return names[static_cast<int>(op)];
-}
-inline const char* name_of(CompareOp op) {
-  constexpr const char* names[] = {INK_COMPARE_OPS(INK_NAME)};
-  return names[static_cast<int>(op)];
-}
+#define INK_ENUM(Enum, OPS)                          \
+  enum class Enum { OPS(INK_VALUE) };                \
+  inline const char* name_of(Enum op) {              \
+    constexpr const char* names[] = {OPS(INK_NAME)}; \
+    return names[static_cast<int>(op)];              \
+  }
+INK_ENUM(UnaryOp, INK_UNARY_OPS)
+INK_ENUM(BinaryOp, INK_BINARY_OPS)
+INK_ENUM(CompareOp, INK_COMPARE_OPS)
+#undef INK_ENUM
 #undef INK_NAME
+#undef INK_VALUE
 
 namespace formula {
 
@@ -63,6 +57,7 @@ struct OnNumbers {
   static constexpr bool integers = true;
 };
 struct OnIntegers : OnNumbers {};
+struct OnBools {};  // elements that are not 0 count as true
 
 // 1 / (1 + e^-x) and 1 minus that, which keeps its digits where x is large.
 template <class T>
@@ -420,15 +415,21 @@ struct eq { template <class T> INK_DEVICE static bool f(T a, T b) { return a == 
 struct ne { template <class T> INK_DEVICE static bool f(T a, T b) { return a != b; } };
 struct lt { template <class T> INK_DEVICE static bool f(T a, T b) { return a < b; } };
 struct le { template <class T> INK_DEVICE static bool f(T a, T b) { return a <= b; } };
-struct gt { template <class T> INK_DEVICE static bool f(T a, T b) { return a > b; } };
-struct ge { template <class T> INK_DEVICE static bool f(T a, T b) { return a >= b; } };
-struct logical_and {
+struct gt {
+  using Exchanged = lt;
+  template <class T> INK_DEVICE static bool f(T a, T b) { return a > b; }
+};
+struct ge {
+  using Exchanged = le;
+  template <class T> INK_DEVICE static bool f(T a, T b) { return a >= b; }
+};
+struct logical_and : OnBools {
   template <class T> INK_DEVICE static bool f(T a, T b) { return (a != T(0)) & (b != T(0)); }
 };
-struct logical_or {
+struct logical_or : OnBools {
   template <class T> INK_DEVICE static bool f(T a, T b) { return (a != T(0)) | (b != T(0)); }
 };
-struct logical_xor {
+struct logical_xor : OnBools {
   template <class T> INK_DEVICE static bool f(T a, T b) { return (a != T(0)) != (b != T(0)); }
 };
 // clang-format on

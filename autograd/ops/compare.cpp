@@ -11,38 +11,24 @@ namespace ink {
 
 namespace cpu {
 
-// F(a, b), both of dtype T or, for logical ops, seen as bools.
-template <class F, class T>
-static void compare_as(Array& y, const Array& a, const Array& b) {
-  map(
-      y, [](T p, T q) { return F::f(p, q); }, a, b);
-}
+// F(a, b). Logical ops see both as bools.
 template <class F>
-static void compare_numbers(Array& y, const Array& a, const Array& b) {
-  for_any(a.dtype(), [&]<class T>(T) { compare_as<F, compute_t<T>>(y, a, b); });
+static void compare_by(Array& y, const Array& a, const Array& b) {
+  const auto compare_as = [&]<class T>(T) {
+    map(
+        y, [](T p, T q) { return F::f(p, q); }, a, b);
+  };
+  if constexpr (requires { typename F::Exchanged; }) {
+    compare_by<typename F::Exchanged>(y, b, a);
+  } else if constexpr (std::is_base_of_v<formula::OnBools, F>) {
+    compare_as(bool{});
+  } else {
+    for_any(a.dtype(), [&]<class T>(T) { compare_as(compute_t<T>{}); });
+  }
 }
 
 void compare(Array& y, const Array& a, const Array& b, CompareOp op) {
-  switch (op) {
-    case CompareOp::eq:
-      return compare_numbers<formula::eq>(y, a, b);
-    case CompareOp::ne:
-      return compare_numbers<formula::ne>(y, a, b);
-    case CompareOp::lt:
-      return compare_numbers<formula::lt>(y, a, b);
-    case CompareOp::le:
-      return compare_numbers<formula::le>(y, a, b);
-    case CompareOp::gt:
-      return compare_numbers<formula::lt>(y, b, a);
-    case CompareOp::ge:
-      return compare_numbers<formula::le>(y, b, a);
-    case CompareOp::logical_and:
-      return compare_as<formula::logical_and, bool>(y, a, b);
-    case CompareOp::logical_or:
-      return compare_as<formula::logical_or, bool>(y, a, b);
-    case CompareOp::logical_xor:
-      return compare_as<formula::logical_xor, bool>(y, a, b);
-  }
+  visit(op, [&]<class F>(F) { compare_by<F>(y, a, b); });
 }
 
 void compare_number(Array& y, const Array& x, double number, CompareOp op) {
@@ -76,25 +62,20 @@ Tensor compare(CompareOp op, const Tensor& x, const Scalar& number) {
 
 }  // namespace
 
-Tensor operator==(const Tensor& a, const Tensor& b) { return compare(CompareOp::eq, a, b); }
-Tensor operator!=(const Tensor& a, const Tensor& b) { return compare(CompareOp::ne, a, b); }
-Tensor operator<(const Tensor& a, const Tensor& b) { return compare(CompareOp::lt, a, b); }
-Tensor operator<=(const Tensor& a, const Tensor& b) { return compare(CompareOp::le, a, b); }
-Tensor operator>(const Tensor& a, const Tensor& b) { return compare(CompareOp::gt, a, b); }
-Tensor operator>=(const Tensor& a, const Tensor& b) { return compare(CompareOp::ge, a, b); }
-Tensor operator==(const Tensor& a, const Scalar& b) { return compare(CompareOp::eq, a, b); }
-Tensor operator!=(const Tensor& a, const Scalar& b) { return compare(CompareOp::ne, a, b); }
-Tensor operator<(const Tensor& a, const Scalar& b) { return compare(CompareOp::lt, a, b); }
-Tensor operator<=(const Tensor& a, const Scalar& b) { return compare(CompareOp::le, a, b); }
-Tensor operator>(const Tensor& a, const Scalar& b) { return compare(CompareOp::gt, a, b); }
-Tensor operator>=(const Tensor& a, const Scalar& b) { return compare(CompareOp::ge, a, b); }
-
-Tensor operator==(const Scalar& a, const Tensor& b) { return compare(CompareOp::eq, b, a); }
-Tensor operator!=(const Scalar& a, const Tensor& b) { return compare(CompareOp::ne, b, a); }
-Tensor operator<(const Scalar& a, const Tensor& b) { return compare(CompareOp::gt, b, a); }
-Tensor operator<=(const Scalar& a, const Tensor& b) { return compare(CompareOp::ge, b, a); }
-Tensor operator>(const Scalar& a, const Tensor& b) { return compare(CompareOp::lt, b, a); }
-Tensor operator>=(const Scalar& a, const Tensor& b) { return compare(CompareOp::le, b, a); }
+// a sign b, where the first of them, or the second, may be a number; b turned a means the same.
+#define COMPARISON(sign, op, turned)                                                              \
+  Tensor operator sign(const Tensor& a, const Tensor& b) { return compare(CompareOp::op, a, b); } \
+  Tensor operator sign(const Tensor& a, const Scalar& b) { return compare(CompareOp::op, a, b); } \
+  Tensor operator sign(const Scalar& a, const Tensor& b) {                                        \
+    return compare(CompareOp::turned, b, a);                                                      \
+  }
+COMPARISON(==, eq, eq)
+COMPARISON(!=, ne, ne)
+COMPARISON(<, lt, gt)
+COMPARISON(<=, le, ge)
+COMPARISON(>, gt, lt)
+COMPARISON(>=, ge, le)
+#undef COMPARISON
 
 Tensor logical_and(const Tensor& a, const Tensor& b) {
   return compare(CompareOp::logical_and, a, b);
