@@ -48,7 +48,6 @@ struct Slope {
   double step = 0;      // the relative error of eps v, by the rounding of x
 };
 
-// move(values, step) adds step v to x's values, in row-major order.
 class Difference {
  public:
   Difference(const CheckedFunction& f, const Tensors& inputs, const Tensors& upstream,
@@ -60,12 +59,15 @@ class Difference {
     x.copy_(from_vector(values, x.shape()).to(x.device()));
   }
 
-  template <class Move>
-  Slope along(Tensor x, Move move) const {
+  Slope along(Tensor x, const Values& v) const {
     const std::vector<double> before = x.tolist();
-    std::vector<double> steps(before.size()), moved = before;
-    move(steps, eps_);
-    move(moved, eps_);
+    const auto moved_by = [&](double step) {
+      std::vector<double> moved = before;
+      for (size_t i = 0; i < v.size(); ++i)
+        if (v[i] != 0) moved[i] += step * v[i];
+      return moved;
+    };
+    const std::vector<double> moved = moved_by(eps_);
     // Outputs are read before x is put back, because one may share x's memory.
     const auto values_at = [&](const std::vector<double>& values_of_x) {
       put(x, values_of_x);
@@ -74,13 +76,10 @@ class Difference {
       return values;
     };
     Slope slope;
-    for (size_t i = 0; i < steps.size(); ++i)
-      if (steps[i] != 0)
-        slope.step = std::max(slope.step, std::abs((moved[i] - before[i]) / steps[i] - 1));
-    const auto above = values_at(moved);
-    moved = before;
-    move(moved, -eps_);
-    const auto below = values_at(moved);
+    for (size_t i = 0; i < v.size(); ++i)
+      if (eps_ * v[i] != 0)
+        slope.step = std::max(slope.step, std::abs((moved[i] - before[i]) / (eps_ * v[i]) - 1));
+    const auto above = values_at(moved), below = values_at(moved_by(-eps_));
     for (size_t k = 0; k < above.size(); ++k) {
       if (!upstream_[k].defined()) continue;
       const auto u = upstream_[k].tolist();
@@ -131,35 +130,24 @@ std::string doubt_of(const Slope& slope, double analytic, double eps) {
                          "; check another point"});
 }
 
-Pair pair_of(std::string place, double analytic, const Slope& slope, double eps) {
-  return {std::move(place), analytic, slope.central, doubt_of(slope, analytic, eps)};
-}
-
-std::vector<Pair> check_elements(const Difference& difference, const Tensor& x, const Tensor& dx,
-                                 double eps) {
+// Along each element of a small tensor by itself, or along random directions.
+std::vector<Pair> check_input(const Difference& difference, const Tensor& x, const Tensor& dx,
+                              const GradcheckOptions& options, std::mt19937_64& random) {
   std::vector<Pair> pairs;
-  const auto analytic = dx.tolist();
-  for (int64_t i = 0; i < x.numel(); ++i) {
-    const auto place = static_cast<size_t>(i);
-    const Slope slope = difference.along(
-        x, [&](std::vector<double>& values, double step) { values[place] += step; });
-    pairs.push_back(pair_of(index_text(x, i), analytic[place], slope, eps));
-  }
-  return pairs;
-}
-
-std::vector<Pair> check_directions(const Difference& difference, const Tensor& x, const Tensor& dx,
-                                   const GradcheckOptions& options, std::mt19937_64& random) {
-  std::vector<Pair> pairs;
-  const auto analytic = dx.tolist();
-  for (int k = 0; k < options.directions; ++k) {
-    const auto v = noise_like(x, random).tolist();
+  const Values analytic = dx.tolist();
+  const bool small = x.numel() <= options.max_elements;
+  for (int64_t k = 0; k < (small ? x.numel() : options.directions); ++k) {
+    Values v(analytic.size());
+    if (small)
+      v[static_cast<size_t>(k)] = 1;
+    else
+      v = random_values(v.size(), random);
     double expected = 0;
-    for (size_t i = 0; i < v.size(); ++i) expected += v[i] * analytic[i];
-    const Slope slope = difference.along(x, [&](std::vector<double>& values, double step) {
-      for (size_t i = 0; i < v.size(); ++i) values[i] += step * v[i];
-    });
-    pairs.push_back(pair_of("direction " + std::to_string(k), expected, slope, options.eps));
+    for (size_t i = 0; i < v.size(); ++i)
+      if (v[i] != 0) expected += v[i] * analytic[i];
+    const Slope slope = difference.along(x, v);
+    pairs.push_back({small ? index_text(x, k) : "direction " + std::to_string(k), expected,
+                     slope.central, doubt_of(slope, expected, options.eps)});
   }
   return pairs;
 }
@@ -425,10 +413,7 @@ GradcheckReport check(const char* op, const CheckedFunction& f, const Tensors& i
     const Tensor& x = inputs[i];
     if (!x.defined() || !x.requires_grad()) continue;
     const Tensor& dx = analytic[k++];
-    const bool small = x.numel() <= options.max_elements;
-    CheckedInput input = judge(small ? check_elements(difference, x, dx, options.eps)
-                                     : check_directions(difference, x, dx, options, random),
-                               i, options);
+    CheckedInput input = judge(check_input(difference, x, dx, options, random), i, options);
     input.name = name_of(i, options);
     input.shape = x.shape();
     add(report, std::move(input));
