@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <numeric>
-#include <utility>
 
 #include "autograd/base/context.h"
 #include "autograd/base/parallel.h"
@@ -15,6 +14,7 @@
 #include "autograd/gemm/unpacked.h"
 #include "autograd/kernels/copy.h"
 #include "autograd/kernels/gemm.h"
+#include "autograd/loops/strided_loop.h"
 
 namespace ink {
 
@@ -262,12 +262,7 @@ void float_products(Array& c, const Array& a, const Array& b, bool accumulate, c
 
 // The same, each row of c by itself (Strict).
 void row_products(Array& c, const Array& a, const Array& b, bool accumulate, const Array& bias) {
-  const auto row_of = [](const Array& x, int64_t i) {
-    Layout layout = x.layout();
-    layout.sizes[x.dim() - 2] = 1;
-    layout.offset += i * layout.strides[x.dim() - 2];
-    return x.seen_as(layout);
-  };
+  const auto row_of = [](const Array& x, int64_t i) { return part_of(x, x.dim() - 2, i, 1); };
   for (int64_t i = 0; i < c.size(-2); ++i) {
     Array row = row_of(c, i);
     const Array start = accumulate ? row : bias.defined() ? bias.expanded(row.shape()) : bias;

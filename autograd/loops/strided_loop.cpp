@@ -1,17 +1,15 @@
 #include "autograd/loops/strided_loop.h"
 
 #include <algorithm>
+#include <numeric>
 #include <utility>
 
 namespace ink {
-namespace {
 
-// The dimensions of x, the longest stride first. As they are if elements are repeated.
-Shape in_order(const Array& x) {
+Shape by_stride(const Array& x) {
   Shape dims = x.shape();
   const Shape& strides = x.strides();
-  for (int64_t d = 0; d < dims.size(); ++d) dims[d] = d;
-  if (strides.has(0)) return dims;
+  std::iota(dims.begin(), dims.end(), 0);
   for (int64_t* d = dims.begin(); d != dims.end(); ++d) {  // stable
     for (int64_t* e = d; e != dims.begin() && strides[e[-1]] < strides[*e]; --e)
       std::swap(e[-1], *e);
@@ -19,7 +17,15 @@ Shape in_order(const Array& x) {
   return dims;
 }
 
-}  // namespace
+Array empty_in_order(const Shape& sizes, const Shape& order, DType dtype, Device device) {
+  Layout layout{sizes, sizes, 0};
+  int64_t step = 1;
+  for (int64_t i = order.size() - 1; i >= 0; --i) {
+    layout.strides[order[i]] = step;
+    step *= sizes[order[i]];
+  }
+  return Array::empty({step}, dtype, device).seen_as(layout);
+}
 
 std::byte* writable_address_of(Array& y) {
   for_any(y.dtype(), [&]<class T>(T) { y.mutable_data<T>(); });
@@ -36,7 +42,9 @@ StridedLoop<N>::StridedLoop(const Shape& shape, const std::array<const Array*, N
     }
     return true;
   };
-  for (const int64_t d : in_order(*operands[0])) {
+  Shape order = by_stride(*operands[0]);
+  if (operands[0]->strides().has(0)) std::iota(order.begin(), order.end(), 0);  // it repeats
+  for (const int64_t d : order) {
     if (shape[d] == 1) continue;
     if (!sizes.empty() && joins(d)) {
       sizes.back() *= shape[d];

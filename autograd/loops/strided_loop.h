@@ -11,12 +11,21 @@
 
 namespace ink {
 
-/// The first element of each line of x along `dim`: for a loop over lines.
-inline Array first_of_lines(const Array& x, int64_t dim) {
+/// x's dimensions, the longest stride first; equal strides stay in their order.
+Shape by_stride(const Array& x);
+/// New memory without gaps, in which dimensions lie in this order, the outermost first.
+Array empty_in_order(const Shape& sizes, const Shape& order, DType dtype, Device device);
+
+/// Those elements of x whose index along `dim` is first ... first + count - 1.
+inline Array part_of(const Array& x, int64_t dim, int64_t first, int64_t count) {
   Layout layout = x.layout();
-  layout.sizes[dim] = 1;
+  layout.sizes[dim] = count;
+  layout.offset += first * layout.strides[dim];
   return x.seen_as(layout);
 }
+
+/// The first element of each line of x along `dim`: for a loop over lines.
+inline Array first_of_lines(const Array& x, int64_t dim) { return part_of(x, dim, 0, 1); }
 
 /// x seen with `shape` and stride 0 along `dim`. In loops over ids, the id gives the step along it.
 inline Array constant_along(const Array& x, int64_t dim, const Shape& shape) {

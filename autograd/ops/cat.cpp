@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "autograd/kernels/copy.h"
+#include "autograd/loops/strided_loop.h"
 #include "autograd/more_ops.h"
 #include "autograd/ops/shared/promote.h"
 
@@ -40,15 +41,14 @@ Tensor cat(const std::vector<Tensor>& tensors, int64_t dim) {
     shape[d] += x.shape()[d];
   }
   Tensor y = empty(shape, {dtype, tensors[0].device()});
-  Layout part = y.layout();
+  int64_t end = 0;
   std::vector<std::pair<int64_t, DType>> sizes;  // -1: skipped
   for (const Tensor& x : tensors) {
     sizes.emplace_back(skipped(x) ? -1 : x.shape()[d], x.dtype());
     if (skipped(x)) continue;
-    part.sizes[d] = x.shape()[d];
-    Array place = y.array().seen_as(part);
+    Array place = part_of(y, d, end, x.shape()[d]);
     kernel::copy(place, x);
-    part.offset += part.sizes[d] * part.strides[d];
+    end += x.shape()[d];
   }
   return record("cat", tensors, y, [d, sizes](const Tensor& dy, VjpContext& g) -> Grads {
     Grads dxs(sizes.size());

@@ -9,6 +9,7 @@
 #include "autograd/fused_ops.h"
 #include "autograd/kernels/rows.h"
 #include "autograd/loops/rows.h"
+#include "autograd/loops/strided_loop.h"
 #include "autograd/ops/shared/dropout.h"
 #include "autograd/random/dropout_mask.h"
 #include "autograd/random/generator.h"
@@ -58,11 +59,9 @@ static Tensor dropout_composed(const Tensor& x, double p, const RandomPosition& 
 static Tensor dropout_of_torch(const Tensor& x, double p, BernoulliRule rule) {
   if (x.numel() == 0) return x;
   if (p == 1) return x * zeros({}, x.options());
-  Shape order = Shape::filled(x.dim(), 0), sizes = order, place = order;
-  std::iota(order.begin(), order.end(), 0);
-  if (rule == BernoulliRule::plain && !x.layout().repeats())
-    std::stable_sort(order.begin(), order.end(),
-                     [&](int64_t a, int64_t b) { return x.strides()[a] > x.strides()[b]; });
+  Shape order = by_stride(x), sizes = order, place = order;
+  if (rule != BernoulliRule::plain || x.layout().repeats())
+    std::iota(order.begin(), order.end(), 0);
   for (int64_t i = 0; i < x.dim(); ++i) {
     sizes[i] = x.size(order[i]);
     place[order[i]] = i;

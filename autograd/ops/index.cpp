@@ -148,6 +148,16 @@ Tensor added_at(const Shape& shape, int64_t dim, const Tensor& ids, const Tensor
   return scatter_add(zeros(shape, dy.options()), dim, ids, dy);
 }
 
+// The elements of x that ids of the result's shape choose.   dx = zeros, dy added at ids
+Tensor gathered(const char* op, const Tensor& x, int64_t dim, const Tensor& ids) {
+  Tensor y = empty(ids.shape(), x.options());
+  kernel::gather(y, x, ids, dim, op);
+  return record(op, {x}, y,
+                [dim, from = x.shape(), ids = Saved::input(ids)](const Tensor& dy) -> Grads {
+                  return {added_at(from, dim, *ids, dy)};
+                });
+}
+
 // x in the first corner of zeros of a larger shape.
 Tensor padded(Tensor x, const Shape& shape) {
   for (int64_t d = 0; d < shape.size(); ++d) {
@@ -185,12 +195,7 @@ Tensor gather(const Tensor& x, int64_t dim, const Tensor& ids) {
   INK_CHECK(fits(ids.shape(), x.shape(), d), "gather: expected ids no larger than ", x.shape(),
             " outside dimension ", d, ", got ", ids.shape());
   check_ids("gather", ids, d, x.shape());
-  Tensor y = empty(ids.shape(), x.options());
-  kernel::gather(y, x, ids, d, "gather");
-  return record("gather", {x}, y,
-                [d, from = x.shape(), ids = Saved::input(ids)](const Tensor& dy) -> Grads {
-                  return {added_at(from, d, *ids, dy)};
-                });
+  return gathered("gather", x, d, ids);
 }
 
 // The dimension. Throws unless ids choose elements of x and the source has one for each of them.
@@ -287,13 +292,7 @@ Tensor index_select(const Tensor& x, int64_t dim, const Tensor& ids) {
   }
   const int64_t d = wrap_dim("index_select", dim, x.shape());
   check_ids("index_select", ids, d, x.shape());
-  const Tensor all_ids = spread(contiguous(ids), d, x.shape());
-  Tensor y = empty(all_ids.shape(), x.options());
-  kernel::gather(y, x, all_ids, d, "index_select");
-  return record("index_select", {x}, y,
-                [d, from = x.shape(), ids = Saved::input(all_ids)](const Tensor& dy) -> Grads {
-                  return {added_at(from, d, *ids, dy)};
-                });
+  return gathered("index_select", x, d, spread(contiguous(ids), d, x.shape()));
 }
 
 // y[i...] = x[ids[i...]], ids below 0 counted from the end.   dx = zeros, dy added at ids

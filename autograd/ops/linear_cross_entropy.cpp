@@ -20,6 +20,7 @@
 #include "autograd/kernels/elementwise.h"
 #include "autograd/kernels/gemm.h"
 #include "autograd/kernels/rows.h"
+#include "autograd/loops/strided_loop.h"
 #include "autograd/memory/device_backend.h"
 #include "autograd/ops/shared/check_ids.h"
 
@@ -56,27 +57,12 @@ struct HeadGrads {
   Tensor dx, dweight;  // undefined if not wanted
 };
 
-// Rows first ... first + count - 1.
-Array rows_of(const Array& x, int64_t first, int64_t count) {
-  Layout layout = x.layout();
-  layout.sizes[0] = count;
-  layout.offset += first * layout.strides[0];
-  return x.seen_as(layout);
-}
-
-Array columns_of(const Array& x, int64_t first, int64_t count) {
-  Layout layout = x.layout();
-  layout.sizes[1] = count;
-  layout.offset += first * layout.strides[1];
-  return x.seen_as(layout);
-}
-
 // W with rows of zeros after it, for classes that the loss never sees.
 Array with_padding(const Array& weight) {
   const int64_t V = weight.size(0), padded = padded_classes(V, weight.device());
   if (padded == V) return weight;
   Array all = Array::empty({padded, weight.size(1)}, weight.dtype(), weight.device());
-  Array own = rows_of(all, 0, V), rest = rows_of(all, V, padded - V);
+  Array own = part_of(all, 0, 0, V), rest = part_of(all, 0, V, padded - V);
   kernel::copy(own, weight);
   kernel::fill(rest, 0);
   return all;
@@ -90,20 +76,20 @@ void for_each_chunk(const Head& head, HeadGrads& grads, F&& f) {
                 most = rows_of_a_chunk(N, V, head.x.device());
   for (int64_t first = 0; first < N; first += most) {
     const int64_t rows = std::min(most, N - first);
-    const Array x = rows_of(head.x, first, rows);
+    const Array x = part_of(head.x, 0, first, rows);
     Array logits = Array::empty({rows, padded}, head.logits_dtype(), x.device());
     kernel::gemm(logits, x, head.weight.transposed(), false);
     Array dlogits, visible;  // visible: dlogits without the padding's
     if (grads.dx.defined() || grads.dweight.defined()) {
       dlogits = x.dtype() == logits.dtype() ? logits
                                             : Array::empty(logits.shape(), x.dtype(), x.device());
-      visible = columns_of(dlogits, 0, V);
-      Array rest = columns_of(dlogits, V, padded - V);
+      visible = part_of(dlogits, 1, 0, V);
+      Array rest = part_of(dlogits, 1, V, padded - V);
       if (padded > V) kernel::fill(rest, 0);
     }
-    f(first, rows, columns_of(logits, 0, V), visible);
+    f(first, rows, part_of(logits, 1, 0, V), visible);
     if (grads.dx.defined()) {
-      Array dx = rows_of(grads.dx, first, rows);
+      Array dx = part_of(grads.dx, 0, first, rows);
       kernel::gemm(dx, dlogits, head.weight, false);
     }
     if (grads.dweight.defined()) kernel::gemm(grads.dweight, dlogits.transposed(), x, first > 0);
@@ -148,14 +134,14 @@ Tensor reduced(const Tensor& input, const Tensor& x, const Tensor& weight, const
   Tensor scale = reduction == Reduction::mean ? empty({}, options) : Tensor();
   if (scale.defined()) kernel::target_scale(scale, head.targets, head.ignore_index);
   Tensor loss = head.x.size(0) == 0 ? zeros({}, options) : empty({}, options);
-  for_each_chunk(head, grads,
-                 [&](int64_t first, int64_t rows, const Array& logits, Array& dlogits) {
-                   Tensor part = first == 0 ? loss : empty({}, options);
-                   Array sum = part;
-                   kernel::cross_entropy(sum, dlogits, logits, rows_of(head.targets, first, rows),
-                                         scale, head.ignore_index, head.z_loss);
-                   if (first > 0) kernel::binary(loss, loss, sum, BinaryOp::add);
-                 });
+  for_each_chunk(
+      head, grads, [&](int64_t first, int64_t rows, const Array& logits, Array& dlogits) {
+        Tensor part = first == 0 ? loss : empty({}, options);
+        Array sum = part;
+        kernel::cross_entropy(sum, dlogits, logits, part_of(head.targets, 0, first, rows), scale,
+                              head.ignore_index, head.z_loss);
+        if (first > 0) kernel::binary(loss, loss, sum, BinaryOp::add);
+      });
   if (head.x.size(0) == 0 && scale.defined())  // the mean of nothing is NaN
     kernel::binary(loss, loss, scale, BinaryOp::mul);
   const auto vjp = [dx = Saved::input(grads.dx), dw = Saved::input(grads.dweight),
@@ -177,12 +163,12 @@ Tensor unreduced(const Tensor& input, const Tensor& x, const Tensor& weight, con
   const Options options(head.dtype(), head.x.device());
   Tensor losses = empty({head.x.size(0)}, options);
   HeadGrads nothing;
-  for_each_chunk(head, nothing,
-                 [&](int64_t first, int64_t rows, const Array& logits, Array& dlogits) {
-                   Array part = rows_of(losses, first, rows);
-                   kernel::cross_entropy(part, dlogits, logits, rows_of(head.targets, first, rows),
-                                         Array(), head.ignore_index, head.z_loss);
-                 });
+  for_each_chunk(
+      head, nothing, [&](int64_t first, int64_t rows, const Array& logits, Array& dlogits) {
+        Array part = part_of(losses, 0, first, rows);
+        kernel::cross_entropy(part, dlogits, logits, part_of(head.targets, 0, first, rows), Array(),
+                              head.ignore_index, head.z_loss);
+      });
   const auto vjp = [x = Saved::input(x), w = Saved::input(weight), head, definition,
                     x_dtype = input.dtype()](const Tensor& dy, VjpContext& g) -> Grads {
     static_cast<void>(*x), static_cast<void>(*w);  // throws if they were overwritten
@@ -192,8 +178,8 @@ Tensor unreduced(const Tensor& input, const Tensor& x, const Tensor& weight, con
     for_each_chunk(
         head, grads, [&](int64_t first, int64_t rows, const Array& logits, Array& dlogits) {
           Array again = Array::empty({rows}, head.dtype(), logits.device());
-          kernel::cross_entropy(again, dlogits, logits, rows_of(head.targets, first, rows), Array(),
-                                head.ignore_index, head.z_loss);
+          kernel::cross_entropy(again, dlogits, logits, part_of(head.targets, 0, first, rows),
+                                Array(), head.ignore_index, head.z_loss);
           Tensor(dlogits).mul_(dlosses.narrow(0, first, rows));
         });
     return {grads.dx.defined() ? grads.dx.to(x_dtype).view((*x).shape()) : Tensor(),

@@ -1,5 +1,4 @@
 // amax, amin: the largest and smallest values. max, min, argmax, argmin: also their places.
-#include <algorithm>
 #include <optional>
 
 #include "autograd/kernels/copy.h"
@@ -62,17 +61,13 @@ void places_by_line(Array& values, Array& indices, const Array& x, int64_t dim) 
 // Finds the places in many lines side by side: from the last element to the first, those of the
 // lines where it is the best value.
 void places_by_element(Array& values, Array& indices, const Array& x, int64_t dim) {
-  Layout layout = x.layout();
-  layout.sizes[dim] = 1;
-  layout.offset += x.shape()[dim] * x.strides()[dim];
   for (int64_t i = x.shape()[dim] - 1; i >= 0; --i) {
-    layout.offset -= x.strides()[dim];
     for_any(x.dtype(), [&]<class T>(T) {
       using Value = compute_t<T>;
       const auto place = [i](int64_t before, Value v, Value best) {
         return (v == best) | ((v != v) & (best != best)) ? i : before;
       };
-      map(indices, place, indices, x.seen_as(layout), values);
+      map(indices, place, indices, part_of(x, dim, i, 1), values);
     });
   }
   gather(values, x, indices, dim, "max");  // which of 0 and -0 came first

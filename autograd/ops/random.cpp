@@ -5,21 +5,13 @@
 #include <vector>
 
 #include "autograd/engine/graph.h"
+#include "autograd/loops/strided_loop.h"
 #include "autograd/more_ops.h"
 #include "autograd/random/generator.h"
 #include "autograd/tensor.h"
 
 namespace ink {
 namespace {
-
-// x with its dimensions in the order of its memory, in which PyTorch draws.
-Tensor in_memory_order(const Tensor& x) {
-  Shape order;
-  for (int64_t d = 0; d < x.dim(); ++d) order.push_back(d);
-  std::stable_sort(order.begin(), order.end(),
-                   [&](int64_t a, int64_t b) { return x.strides()[a] > x.strides()[b]; });
-  return x.detach().permute(order);
-}
 
 // Overwrites x with what draw(pointer, n) writes: directly if x's memory allows it, else through a
 // contiguous CPU tensor.
@@ -29,7 +21,7 @@ Tensor fill_from(const char* op, Tensor x, Draw&& draw) {
   INK_CHECK(!x.layout().repeats(), op, ": several elements of ", x.shape(),
             " lie in one place (it was expanded or unfolded); clone() it first");
   const bool recorded = detail::check_write(op, x, false);
-  Tensor to = in_memory_order(x);
+  Tensor to = x.detach().permute(by_stride(x));  // in which order PyTorch draws
   const bool direct = to.is_contiguous() && x.device().is_cpu() && x.dtype() != bf16;
   Tensor drawn = direct ? to : empty(to.shape(), {x.dtype() == bf16 ? f32 : x.dtype(), cpu_device});
   for_float(op, drawn.dtype(), [&]<class T>(T) {
@@ -40,12 +32,14 @@ Tensor fill_from(const char* op, Tensor x, Draw&& draw) {
   return x;
 }
 
-// Uniform or normal numbers in new memory.
-template <class Draw>
-Tensor drawn_for(const char* op, const Shape& shape, Options options, Draw&& draw) {
+// New memory for uniform or normal numbers.
+Tensor floats(const char* op, const Shape& shape, const Options& options) {
   INK_CHECK(is_floating(options.dtype), op, ": expected a floating dtype, got ", options.dtype);
-  Tensor x(Array::empty(shape, options.dtype, options.device, op));
-  return draw(x);
+  return Tensor(Array::empty(shape, options.dtype, options.device, op));
+}
+Tensor floats_like(const char* op, const Tensor& other) {
+  check_defined(op, other);
+  return floats(op, other.shape(), other.options());
 }
 
 }  // namespace
@@ -99,11 +93,16 @@ Tensor bernoulli_(Tensor x, double p, Generator& g, BernoulliRule rule) {
 }
 
 Tensor rand(const Shape& shape, Options options, Generator& g) {
-  return drawn_for("rand", shape, options, [&](Tensor& x) { return uniform_(x, 0, 1, g); });
+  return uniform_(floats("rand", shape, options), 0, 1, g);
 }
-
 Tensor randn(const Shape& shape, Options options, Generator& g) {
-  return drawn_for("randn", shape, options, [&](Tensor& x) { return normal_(x, 0, 1, g); });
+  return normal_(floats("randn", shape, options), 0, 1, g);
+}
+Tensor rand_like(const Tensor& other, Generator& g) {
+  return uniform_(floats_like("rand_like", other), 0, 1, g);
+}
+Tensor randn_like(const Tensor& other, Generator& g) {
+  return normal_(floats_like("randn_like", other), 0, 1, g);
 }
 
 // If the dtype rounds a bound out of the range, PyTorch moves it back: high to the next number
@@ -144,16 +143,6 @@ Tensor randint(int64_t high, const Shape& shape, Options options, Generator& g) 
   return randint(0, high, shape, options, g);
 }
 
-Tensor rand_like(const Tensor& other, Generator& g) {
-  check_defined("rand_like", other);
-  return drawn_for("rand_like", other.shape(), other.options(),
-                   [&](Tensor& x) { return uniform_(x, 0, 1, g); });
-}
-Tensor randn_like(const Tensor& other, Generator& g) {
-  check_defined("randn_like", other);
-  return drawn_for("randn_like", other.shape(), other.options(),
-                   [&](Tensor& x) { return normal_(x, 0, 1, g); });
-}
 Tensor randint_like(const Tensor& other, int64_t low, int64_t high, Generator& g) {
   check_defined("randint_like", other);
   return drawn_integers("randint_like", low, high, other.shape(), other.options(), g);

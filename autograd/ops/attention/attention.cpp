@@ -9,13 +9,13 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <numeric>
 #include <utility>
 #include <vector>
 
 #include "autograd/basic_ops.h"
 #include "autograd/fused_ops.h"
 #include "autograd/kernels/attention.h"
+#include "autograd/loops/strided_loop.h"
 #include "autograd/random/dropout_mask.h"
 
 namespace ink {
@@ -230,19 +230,12 @@ Problem checked(const char* op, Tensor& q, Tensor& k, Tensor& v, const Attention
 // An uninitialised tensor with the sizes of x except the last. Its dimensions have x's order in
 // memory. So heads that were split off a row stay side by side, and can be joined without a copy.
 Tensor empty_in_order_of(const Tensor& x, int64_t last) {
-  std::vector<int64_t> order(static_cast<size_t>(x.dim() - 1));
-  std::iota(order.begin(), order.end(), 0);
-  std::stable_sort(order.begin(), order.end(),
-                   [&](int64_t a, int64_t b) { return x.strides()[a] > x.strides()[b]; });
+  Shape sizes = x.shape(), order;
+  sizes.back() = last;
+  for (const int64_t d : by_stride(x))
+    if (d != x.dim() - 1) order.push_back(d);
   order.push_back(x.dim() - 1);
-  Layout layout{x.shape(), x.strides(), 0};
-  layout.sizes.back() = last;
-  int64_t stride = 1;
-  for (auto d = order.rbegin(); d != order.rend(); ++d) {
-    layout.strides[*d] = stride;
-    stride *= std::max<int64_t>(layout.sizes[*d], 1);
-  }
-  return Tensor(Array::empty({layout.sizes.numel()}, x.dtype(), x.device()).seen_as(layout));
+  return Tensor(empty_in_order(sizes, order, x.dtype(), x.device()));
 }
 
 // The distance of q, k and v in memory if they fill one buffer together, as the heads of a packed

@@ -2,7 +2,6 @@
 // and value is read once, where the tiles of forward.cpp would leave most of their lanes idle.
 #include "autograd/ops/attention/decode.h"
 
-#include <algorithm>
 #include <vector>
 
 #include "autograd/base/context.h"

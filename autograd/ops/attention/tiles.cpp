@@ -6,8 +6,18 @@
 #include <limits>
 
 #include "autograd/gemm/transpose.h"
+#include "autograd/loops/strided_loop.h"
 
 namespace ink::tiles {
+
+Array f32_like(const Array& x) { return empty_in_order(x.shape(), by_stride(x), f32, x.device()); }
+
+Array in_f32(const Array& x) {
+  if (!x.defined() || x.dtype() != bf16) return x;
+  Array y = f32_like(x);
+  cpu::copy(y, x);
+  return y;
+}
 
 template <class T>
 void load_lanes(T* to, const Strided<const T>& x, int64_t rows, int64_t cols, T factor) {

@@ -11,7 +11,6 @@
 #include <array>
 #include <cmath>
 #include <iterator>
-#include <limits>
 #include <type_traits>
 #include <vector>
 
@@ -86,26 +85,9 @@ struct Buffer {
 
 /// Uninitialised f32s of x's shape, in the order in which x lies in memory: heads inside a packed
 /// (B, T, 3C) stay beside each other, and are converted in long runs.
-inline Array f32_like(const Array& x) {
-  Shape order = x.shape(), strides = order;
-  for (int64_t d = 0; d < x.dim(); ++d) order[d] = d;
-  std::stable_sort(order.begin(), order.end(),
-                   [&](int64_t a, int64_t b) { return x.strides()[a] < x.strides()[b]; });
-  int64_t step = 1;
-  for (const int64_t d : order) {
-    strides[d] = step;
-    step *= x.size(d);
-  }
-  return Array::empty({step}, f32, x.device()).seen_as({x.shape(), strides, 0});
-}
-
+Array f32_like(const Array& x);
 /// bf16 is computed in f32.
-inline Array in_f32(const Array& x) {
-  if (!x.defined() || x.dtype() != bf16) return x;
-  Array y = f32_like(x);
-  cpu::copy(y, x);
-  return y;
-}
+Array in_f32(const Array& x);
 
 /// How many threads share n items: as many as have something to do.
 inline int64_t sharers(int64_t n, const Sizes& size) {

@@ -1,15 +1,18 @@
 #include "autograd/ops/shared/elementwise.h"
 
+#include <algorithm>
 #include <utility>
 #include <vector>
+
+#include "autograd/loops/strided_loop.h"
 
 namespace ink {
 namespace {
 
-// The strides of a result without gaps. Of two dimensions, the first input that repeats neither
+// The dimensions of a result, the outermost first. Of two, the first input that repeats neither
 // decides which one lies outside of the other, by its strides (PyTorch: TensorIterator's
 // reorder_dimensions). inputs: expanded to the shape.
-Shape dense_strides(const Shape& shape, const std::vector<Array>& inputs) {
+Shape order_of(const Shape& shape, const std::vector<Array>& inputs) {
   // 1 if dimension a must lie outside of b, -1 if inside, 0 if no input decides
   const auto compare = [&](int64_t a, int64_t b) {
     for (const Array& x : inputs) {
@@ -20,7 +23,7 @@ Shape dense_strides(const Shape& shape, const std::vector<Array>& inputs) {
     }
     return 0;
   };
-  Shape strides = shape, dims = shape;  // the innermost dimension first
+  Shape dims = shape;  // the innermost first
   for (int64_t i = 0; i < shape.size(); ++i) {
     dims[i] = shape.size() - 1 - i;
     for (int64_t j = i, k = i - 1; k >= 0; --k) {
@@ -32,12 +35,8 @@ Shape dense_strides(const Shape& shape, const std::vector<Array>& inputs) {
       }
     }
   }
-  int64_t step = 1;
-  for (const int64_t d : dims) {
-    strides[d] = step;
-    step *= shape[d];
-  }
-  return strides;
+  std::reverse(dims.begin(), dims.end());
+  return dims;
 }
 
 }  // namespace
@@ -52,8 +51,7 @@ Tensor empty_result(const Shape& shape, const Options& options,
   if (row_major || shape.numel() == 0) return empty(shape, options);
   std::vector<Array> expanded;
   for (const Tensor* x : inputs) expanded.push_back(x->array().expanded(shape));
-  const Array memory = Array::empty({shape.numel()}, options.dtype, options.device);
-  return Tensor(memory.seen_as({shape, dense_strides(shape, expanded), 0}));
+  return Tensor(empty_in_order(shape, order_of(shape, expanded), options.dtype, options.device));
 }
 
 }  // namespace ink
