@@ -1,7 +1,6 @@
 // How threads wait. OpenMP reads this when it is loaded, so the program starts over.
 #include <unistd.h>
 
-#include <cerrno>
 #include <cstdlib>
 #include <fstream>
 #include <iterator>

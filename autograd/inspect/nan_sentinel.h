@@ -2,7 +2,6 @@
 // records: under NoGrad, or where no input requires grad, it sees none.
 #pragma once
 
-#include <cmath>
 #include <string>
 #include <vector>
 

@@ -10,7 +10,6 @@
 #include <algorithm>
 #include <cmath>
 #include <exception>
-#include <map>
 #include <memory>
 #include <optional>
 #include <random>

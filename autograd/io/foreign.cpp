@@ -13,7 +13,6 @@
 #include <cstring>
 #include <nlohmann/json.hpp>
 #include <set>
-#include <utility>
 
 #include "autograd/base/check.h"
 #include "autograd/io/utf8.h"

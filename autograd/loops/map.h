@@ -4,7 +4,6 @@
 // other layouts and dtypes come down to it, a chunk at a time (map.cpp).
 #pragma once
 
-#include <algorithm>
 #include <initializer_list>
 #include <tuple>
 #include <type_traits>

@@ -4,7 +4,6 @@
 #include <cmath>
 #include <cstddef>
 #include <cstring>
-#include <type_traits>
 
 #include "autograd/base/parallel.h"
 #include "autograd/base/shuffle.h"

@@ -1,6 +1,5 @@
 // norm: the p-norm of a vector.
 #include <cmath>
-#include <limits>
 
 #include "autograd/kernels/reduce.h"
 #include "autograd/more_ops.h"

@@ -1,6 +1,5 @@
 // sum, mean, any, all: reductions over any dimensions. prod, amax and amin use the same kernel.
 #include <algorithm>
-#include <limits>
 #include <type_traits>
 
 #include "autograd/basic_ops.h"

@@ -3,7 +3,6 @@
 // All are basic ops: their vjps can be differentiated again. If the gradient will not be
 // differentiated, backward uses the formula's df instead, in one pass over memory.
 #include <optional>
-#include <type_traits>
 
 #include "autograd/kernels/elementwise.h"
 #include "autograd/loops/convert.h"

@@ -1,11 +1,8 @@
 // Views: other layouts over the same storage. Each op computes a layout; its vjp is the opposite
 // view, or a padding with zeros where elements were left out.
 #include <algorithm>
-#include <initializer_list>
 #include <optional>
-#include <tuple>
 #include <utility>
-#include <variant>
 
 #include "autograd/kernels/copy.h"
 #include "autograd/more_ops.h"

@@ -7,7 +7,6 @@
 // lane is a plain function, every FMA that PyTorch's compiler made is written out, and this file is
 // compiled without contraction. So the bits are the same on any processor. For doubles PyTorch
 // calls libm, and so does this file.
-#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <mutex>

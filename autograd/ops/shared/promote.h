@@ -1,7 +1,6 @@
 // PyTorch's rules for the dtype of a result.
 #pragma once
 
-#include <cmath>
 #include <utility>
 
 #include "autograd/basic_ops.h"
