@@ -1,24 +1,13 @@
 #include "nn/gpt.h"
 
 #include <algorithm>
-#include <cmath>
 #include <vector>
 
 namespace ink {
 
-// Weights are N(0, 0.02), biases zero. Weights of projections into the residual stream are divided
-// by the square root of the number of additions to it, so that its variance does not grow with
-// depth. The order of the draws is nanoGPT's, which draws the tied weight twice.
+// The order of the draws is nanoGPT's, which draws the tied weight twice.
 void GPT::init_weights() {
-  apply([](Module& module) {
-    if (auto* linear = dynamic_cast<Linear*>(&module)) {
-      if (linear->weight.defined()) init::normal_(linear->weight, 0, 0.02);
-      if (linear->bias.defined()) init::zeros_(linear->bias);
-    } else if (auto* table = dynamic_cast<Embedding*>(&module)) {
-      if (table->weight.defined()) init::normal_(table->weight, 0, 0.02);
-    }
-  });
-  const double residual_std = 0.02 / std::sqrt(2.0 * static_cast<double>(config.n_layer));
+  const double residual_std = draw_layers();
   for (const auto& block : h) {
     const Linear *attn = block->attn ? &block->attn->c_proj : nullptr,
                  *mlp = block->mlp ? &block->mlp->c_proj : nullptr;

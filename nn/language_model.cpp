@@ -1,12 +1,15 @@
 #include "nn/language_model.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <utility>
 #include <vector>
 
 #include "autograd/base/context.h"
 #include "autograd/more_ops.h"
+#include "nn/embedding.h"
+#include "nn/linear.h"
 
 namespace ink {
 
@@ -34,6 +37,18 @@ Tensor LanguageModel::next_logits(const Tensor& ids, DecodeCache* cache) const {
 
 std::vector<Tensor> LanguageModel::attention_weights(const Tensor&) const {
   detail::fail({"attention_weights: this model shows none; override it in a model that has them"});
+}
+
+double LanguageModel::draw_layers() {
+  apply([](Module& module) {
+    if (auto* linear = dynamic_cast<Linear*>(&module)) {
+      if (linear->weight.defined()) init::normal_(linear->weight, 0, 0.02);
+      if (linear->bias.defined()) init::zeros_(linear->bias);
+    } else if (auto* table = dynamic_cast<Embedding*>(&module)) {
+      if (table->weight.defined()) init::normal_(table->weight, 0, 0.02);
+    }
+  });
+  return 0.02 / std::sqrt(2.0 * static_cast<double>(config.n_layer));
 }
 
 // ---- auxiliary losses

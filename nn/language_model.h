@@ -87,6 +87,13 @@ struct LanguageModel : Module {
   /// Continues ids (B, T), T >= 1, token by token -> (B, T + max_new_tokens). Sees the last
   /// block_size tokens. Records no graph. Throws in training mode with dropout: call eval() first.
   Tensor generate(const Tensor& ids, const GenerateOptions& options = {}) const;
+
+ protected:
+  /// Draws the weights of all Linear and Embedding that are given from N(0, 0.02), as GPT-2 does;
+  /// biases become zero. Returns the deviation for projections into the residual stream: divided by
+  /// the square root of the number of additions to it, so that its variance does not grow with
+  /// depth.
+  double draw_layers();
 };
 
 /// Adds a term to the loss that this thread computes, such as one that keeps experts in balance

@@ -1,22 +1,12 @@
 #include "nn/llama.h"
 
-#include <cmath>
-
 #include "autograd/ops.h"
 #include "nn/init.h"
 
 namespace ink {
 
 void Llama::init_weights() {
-  apply([](Module& module) {
-    if (auto* linear = dynamic_cast<Linear*>(&module)) {
-      init::normal_(linear->weight, 0, 0.02);
-      if (linear->bias.defined()) init::zeros_(linear->bias);
-    } else if (auto* table = dynamic_cast<Embedding*>(&module)) {
-      init::normal_(table->weight, 0, 0.02);
-    }
-  });
-  const double residual_std = 0.02 / std::sqrt(2.0 * static_cast<double>(config.n_layer));
+  const double residual_std = draw_layers();
   for (const LlamaBlock& block : model.layers) {
     init::normal_(block.self_attn.o_proj.weight, 0, residual_std);
     init::normal_(block.mlp.down_proj.weight, 0, residual_std);
