@@ -60,9 +60,7 @@ Tensor binary(BinaryOp op, const Tensor& a, const Tensor& b) {
 Tensor binary(BinaryOp op, const Tensor& x, const Scalar& number) {
   if (x.dtype() == boolean || needs_tensor(x, number))
     return binary(op, x, scalar_tensor(number, x.options()));
-  Tensor y = empty_result(x.shape(), x.options(), {&x});
-  kernel::binary_number(y, x, number_beside(x.dtype(), number, op), op);
-  return y;
+  return value_of(op, x, number_beside(x.dtype(), number, op));
 }
 
 // dx(), if input i needs it, summed where the input was broadcast. It is a function, so that an
@@ -388,11 +386,7 @@ Tensor power(const Tensor& x, const Scalar& exponent) {
   const NoGrad no_grad;
   const double e = number_beside(x.dtype(), exponent, BinaryOp::pow);
   if (e == 2) return binary(BinaryOp::mul, x, x);
-  if (e == 3) {
-    Tensor y = empty_result(x.shape(), x.options(), {&x});
-    kernel::unary(y, x, UnaryOp::pow3);
-    return y;
-  }
+  if (e == 3) return value_of(UnaryOp::pow3, x);
   if (e == -1) return binary(BinaryOp::rdiv, x, 1);
   if (e == 0.5) return sqrt(x);
   if (e == -0.5) return rsqrt(x);

@@ -49,16 +49,11 @@ Tensor gelu(const Tensor& input, Gelu approximate) {
   INK_CHECK(input.is_floating(), "gelu: expected a floating dtype, got ", input.dtype());
   if (composed()) return gelu_composed(input, approximate);
   const UnaryOp op = approximate == Gelu::erf ? UnaryOp::gelu_erf : UnaryOp::gelu_tanh;
-  const auto compute = [op](const Tensor& x) {
-    Tensor y = empty_result(x.shape(), x.options(), {&x});
-    kernel::unary(y, x, op);
-    return y;
-  };
   const Saved x = Saved::input(input);
   const auto vjp = [x, approximate](const Tensor& dy) -> Grads {
     return {gelu_backward(dy, *x, approximate)};
   };
-  return record("gelu", {input}, compute(input), vjp, [compute, x] { return compute(*x); });
+  return record("gelu", {input}, value_of(op, input), vjp, [op, x] { return value_of(op, *x); });
 }
 
 }  // namespace ink

@@ -88,8 +88,7 @@ static Tensor wide(const Tensor& x) { return x.dtype() == bf16 ? to(x, f32) : x;
 
 // y = d^2 / 2 beta where |d| < beta, else |d| - beta / 2.   dd = dy d / beta, from -dy to dy
 static Tensor smooth_l1(const Tensor& d, double beta) {
-  Tensor y = empty_result(d.shape(), d.options(), {&d});
-  kernel::binary_number(y, d, beta, BinaryOp::smooth_l1);
+  const Tensor y = value_of(BinaryOp::smooth_l1, d, beta);
   return record("smooth_l1_loss", {d}, y, [d = Saved::input(d), beta](const Tensor& dy) -> Grads {
     return {dy * clamp(*d / beta, -1, 1)};
   });

@@ -38,12 +38,6 @@ static Tensor gelu_linear_composed(const Tensor& h, const Tensor& weight, const 
   return linear(gelu(h, Gelu::tanh), weight, bias);
 }
 
-static Tensor gelu_of(const Tensor& h) {
-  Tensor a = empty_like(h);
-  kernel::unary(a, h, UnaryOp::gelu_tanh);
-  return a;
-}
-
 // in: h in a's dtype; a: its gelu.
 static Tensor gelu_linear(const Tensor& h, const Tensor& in, const Tensor& a, const Tensor& weight,
                           const Tensor& bias) {
@@ -67,7 +61,9 @@ static Tensor gelu_linear(const Tensor& h, const Tensor& in, const Tensor& a, co
     }
     const Array rows = as_gemm_operand(as_rows(dy), dy.dtype());
     Grads grads(3);
-    const auto after = [&] { return again && g.needs(1) ? gelu_of(*saved_h) : *saved_a; };
+    const auto after = [&] {
+      return again && g.needs(1) ? value_of(UnaryOp::gelu_tanh, *saved_h) : *saved_a;
+    };
     linear_parameters(g, grads, rows, after(), dtypes);
     if (!g.needs(0)) return grads;
     const Tensor before = *saved_h, dh = empty_like(before);
@@ -84,7 +80,7 @@ Tensor gelu_linear(const Tensor& h, const Tensor& weight, const Tensor& bias) {
   check_linear("gelu_linear", h, weight, bias);
   if (composed()) return gelu_linear_composed(h, weight, bias);
   const Tensor in = h.to(autocast(h.dtype())).contiguous();
-  return gelu_linear(h, in, gelu_of(in), weight, bias);
+  return gelu_linear(h, in, value_of(UnaryOp::gelu_tanh, in), weight, bias);
 }
 
 Tensor mlp(const Tensor& x, const Tensor& fc_weight, const Tensor& fc_bias,

@@ -62,9 +62,7 @@ namespace {
 
 Tensor unary(UnaryOp op, const Tensor& x) {
   check_defined(name_of(op), x);
-  Tensor y = empty_result(x.shape(), x.options(), {&x});
-  kernel::unary(y, x, op);
-  return y;
+  return value_of(op, x);
 }
 
 // dy f'(v) in one pass, by df; or slope(dy, v), made of public ops, under Composed and if the
@@ -261,19 +259,13 @@ Tensor erf(const Tensor& x) {
 
 // ---- values of other ops
 
-static Tensor with_number(BinaryOp op, const Tensor& x, double number) {
-  Tensor y = empty_result(x.shape(), x.options(), {&x});
-  kernel::binary_number(y, x, number, op);
-  return y;
-}
-
 // y = log(1 + exp(beta x)) / beta, and x where beta x > threshold.
 // dx = dy sigmoid(beta x), and dy there
 Tensor softplus(const Tensor& x, double beta, double threshold) {
   if (x.dtype() == bf16 && beta != 1)
     return shown_as("softplus", to(softplus(to(x, f32), beta, threshold), bf16));
   const auto y = [=](const Tensor& v) {
-    const Tensor z = beta == 1 ? v : v * beta, soft = with_number(BinaryOp::softplus, z, threshold);
+    const Tensor z = beta == 1 ? v : v * beta, soft = value_of(BinaryOp::softplus, z, threshold);
     return beta == 1 ? soft : where(z > threshold, v, soft / beta);
   };
   return recorded("softplus", x, y, [=](const Tensor& dy, const Tensor& v) {
@@ -284,9 +276,7 @@ Tensor softplus(const Tensor& x, double beta, double threshold) {
 
 // y = x for x > 0, else negative_slope x
 Tensor leaky_relu(const Tensor& x, double negative_slope) {
-  const auto y = [=](const Tensor& v) {
-    return with_number(BinaryOp::leaky_relu, v, negative_slope);
-  };
+  const auto y = [=](const Tensor& v) { return value_of(BinaryOp::leaky_relu, v, negative_slope); };
   return recorded("leaky_relu", x, y, [=](const Tensor& dy, const Tensor& v) {
     return where(v > 0, dy, dy * negative_slope);
   });
@@ -295,7 +285,7 @@ Tensor leaky_relu(const Tensor& x, double negative_slope) {
 // y = x for x > 0, else alpha (exp(x) - 1).   dx = dy, or dy alpha exp x
 Tensor elu(const Tensor& x, double alpha) {
   const auto below = [](const Tensor& v) { return masked_fill(v, v >= 0, 0); };
-  const auto y = [=](const Tensor& v) { return with_number(BinaryOp::elu, v, alpha); };
+  const auto y = [=](const Tensor& v) { return value_of(BinaryOp::elu, v, alpha); };
   return recorded("elu", x, y, [=](const Tensor& dy, const Tensor& v) {
     return where(v > 0, dy, dy * exp(below(v)) * alpha);  // NaN for NaN
   });

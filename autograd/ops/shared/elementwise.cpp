@@ -4,6 +4,7 @@
 #include <utility>
 #include <vector>
 
+#include "autograd/kernels/elementwise.h"
 #include "autograd/loops/strided_loop.h"
 
 namespace ink {
@@ -52,6 +53,18 @@ Tensor empty_result(const Shape& shape, const Options& options,
   std::vector<Array> expanded;
   for (const Tensor* x : inputs) expanded.push_back(x->array().expanded(shape));
   return Tensor(empty_in_order(shape, order_of(shape, expanded), options.dtype, options.device));
+}
+
+Tensor value_of(UnaryOp op, const Tensor& x) {
+  Tensor y = empty_result(x.shape(), x.options(), {&x});
+  kernel::unary(y, x, op);
+  return y;
+}
+
+Tensor value_of(BinaryOp op, const Tensor& x, double number) {
+  Tensor y = empty_result(x.shape(), x.options(), {&x});
+  kernel::binary_number(y, x, number, op);
+  return y;
 }
 
 }  // namespace ink
