@@ -206,7 +206,6 @@ class Arranger {
 // PyTorch 2.15's name of a node, where it is not our op's name (see also shown_as).
 const char* torch_name(const std::string& op) {
   static const std::map<std::string, const char*> names = {{"dropout", "mul"},
-
                                                            {"layer_norm", "native_layer_norm"},
                                                            {"cross_entropy", "nll_loss"},
                                                            {"rsub", "rsub.1"},

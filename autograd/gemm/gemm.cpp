@@ -8,7 +8,6 @@
 
 #include "autograd/base/context.h"
 #include "autograd/base/parallel.h"
-#include "autograd/gemm/gemv.h"
 #include "autograd/gemm/small_product.h"
 #include "autograd/gemm/units.h"
 #include "autograd/gemm/unpacked.h"

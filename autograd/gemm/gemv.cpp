@@ -1,12 +1,11 @@
 // A matrix times a vector reads each element of the matrix once, so memory is what limits it.
-#include "autograd/gemm/gemv.h"
-
 #include <algorithm>
 #include <cstdint>
 #include <vector>
 
 #include "autograd/base/parallel.h"
 #include "autograd/gemm/gemm.h"
+#include "autograd/gemm/unpacked.h"
 #include "autograd/gemm/vector_product.h"
 #include "autograd/kernels/copy.h"
 #include "autograd/kernels/elementwise.h"

@@ -93,13 +93,16 @@ void Profiler::start() {
   backward_.clear();
 }
 
+Profiler::Thread& Profiler::calling_thread() {
+  const Thread next{static_cast<int>(threads_.size()), {}};
+  return threads_.try_emplace(std::this_thread::get_id(), next).first->second;
+}
+
 void Profiler::book(const char* name, ProfileEntry ProfileRow::*phase, const Work& work,
                     const Node* node) {
   synchronize(context().default_device);  // a GPU runs asynchronously
   const Clock::time_point now = Clock::now();
-  const auto [entry, added] = threads_.try_emplace(std::this_thread::get_id(),
-                                                   Thread{static_cast<int>(threads_.size()), {}});
-  Thread& thread = entry->second;
+  Thread& thread = calling_thread();
   const Clock::time_point begin = std::max(thread.last, start_);
   thread.last = now;
   auto row = rows_.find(std::string_view(name));
@@ -121,9 +124,7 @@ void Profiler::book(const char* name, ProfileEntry ProfileRow::*phase, const Wor
 void Profiler::span(const std::string& name) {
   synchronize(context().default_device);
   const std::lock_guard lock(mutex_);
-  const auto [entry, added] = threads_.try_emplace(std::this_thread::get_id(),
-                                                   Thread{static_cast<int>(threads_.size()), {}});
-  steps_.push_back({name, "step", entry->second.number, began_, Clock::now(), {}, ""});
+  steps_.push_back({name, "step", calling_thread().number, began_, Clock::now(), {}, ""});
 }
 
 // The parts of "h.0.mlp": h.0 and h.0.mlp. A number belongs to the list before it.

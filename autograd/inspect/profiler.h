@@ -94,6 +94,7 @@ class Profiler : public Observer {
   /// one.
   void book(const char* name, ProfileEntry ProfileRow::*phase, const Work& work,
             const Node* node = nullptr);
+  Thread& calling_thread();
   std::vector<Event> spans() const;
 
   mutable std::mutex mutex_;

@@ -37,11 +37,7 @@ constexpr FileDType kDTypes[] = {
     {"F32", 4, f32},      {"F64", 8, f64}, {"BF16", 2, bf16}, {"I64", 8, i64},  // in DType's order
     {"BOOL", 1, boolean}, {"F16", 2, f32}, {"I32", 4, i64},   {"U8", 1, i64}};
 
-}  // namespace
-
 // ---- save
-
-namespace {
 
 // Large elements first, so that each tensor starts at a multiple of its element's size.
 std::vector<size_t> order_in_file(const NamedTensors& tensors) {

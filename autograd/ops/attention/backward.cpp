@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <numeric>
 
-#include "autograd/ops/attention/bf16.h"
 #include "autograd/ops/attention/mask.h"
+#include "autograd/ops/attention/ways.h"
 
 namespace ink::cpu {
 namespace {

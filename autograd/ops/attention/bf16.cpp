@@ -1,4 +1,3 @@
-#include "autograd/ops/attention/bf16.h"
 
 #include <algorithm>
 #include <limits>
@@ -8,6 +7,7 @@
 #include "autograd/loops/lanes.h"
 #include "autograd/loops/rows.h"
 #include "autograd/ops/attention/tiles.h"
+#include "autograd/ops/attention/ways.h"
 
 namespace ink::cpu {
 namespace {

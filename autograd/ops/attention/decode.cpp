@@ -1,6 +1,5 @@
 // For each query, a product of the keys with it and one of its weights with the values. Each key
 // and value is read once, where the tiles of forward.cpp would leave most of their lanes idle.
-#include "autograd/ops/attention/decode.h"
 
 #include <vector>
 
@@ -8,6 +7,7 @@
 #include "autograd/gemm/vector_product.h"
 #include "autograd/loops/rows.h"
 #include "autograd/ops/attention/tiles.h"
+#include "autograd/ops/attention/ways.h"
 
 namespace ink::cpu {
 namespace {

@@ -4,9 +4,8 @@
 #include <iterator>
 #include <limits>
 
-#include "autograd/ops/attention/bf16.h"
-#include "autograd/ops/attention/decode.h"
 #include "autograd/ops/attention/mask.h"
+#include "autograd/ops/attention/ways.h"
 
 namespace ink::cpu {
 namespace {
