@@ -270,9 +270,7 @@ namespace detail {
 /// The arguments streamed together: for extra_repr.
 template <class... Args>
 std::string text(const Args&... args) {
-  TextStream out;
-  (out << ... << args);
-  return out.str();
+  return joined({args...});
 }
 /// "ln_1, attn" -> {"ln_1", "attn"}
 std::vector<std::string> split_names(const char* list);
