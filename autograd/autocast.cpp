@@ -52,9 +52,7 @@ Array cached_cast(const Array& x, DType dtype) {
       return rounded->array.seen_as(x.layout());
     }
   }
-  Array y = Array::empty(x.shape(), dtype, x.device());
-  kernel::copy(y, x);
-  return y;
+  return copied(x, dtype);
 }
 
 Array current_cast(const Array& x) {

@@ -61,13 +61,9 @@ int64_t batch_offset(const Array& x, int64_t index) {
   return x.dim() > 2 ? offset + index * x.strides()[0] : offset;
 }
 
-namespace {
-
-const void* address(const Array& x) {
+static const void* address(const Array& x) {
   return for_float("gemm", x.dtype(), [&]<class T>(T) -> const void* { return x.data<T>(); });
 }
-
-}  // namespace
 
 GemmOperand operand_of(const Array& x) { return {address(x), x.dtype(), *matrix_layout(x)}; }
 
@@ -248,11 +244,8 @@ void float_products(Array& c, const Array& a, const Array& b, bool accumulate, c
     float_products(result, a, b, accumulate, bias);
     return copy(c, result);
   }
-  if (bias.defined() && (bias.dtype() != sums || bias.strides()[0] != 1)) {
-    Array row = Array::empty(bias.shape(), sums, bias.device());
-    copy(row, bias);
-    return float_products(c, a, b, accumulate, row);
-  }
+  if (bias.defined() && (bias.dtype() != sums || bias.strides()[0] != 1))
+    return float_products(c, a, b, accumulate, copied(bias, sums));
   const auto operand = [&](const Array& x) {
     return as_gemm_operand(x, unit.multiplies(dtype) ? x.dtype() : sums);
   };

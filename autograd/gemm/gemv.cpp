@@ -55,9 +55,7 @@ void multiply(T* sums, const Array& matrix, const Array& x) {
 // x in the dtype, with consecutive elements.
 Array as_vector(const Array& x, DType dtype) {
   if (x.dtype() == dtype && x.strides()[x.dim() - 2] == 1) return x;
-  Array copied = Array::empty(x.shape(), dtype, x.device());
-  copy(copied, x);
-  return copied;
+  return copied(x, dtype);
 }
 
 // sums (..., rows, 1), contiguous = a (..., rows, k) b (..., k, 1)

@@ -1,26 +1,20 @@
 #include "autograd/inspect/lost_graph.h"
 
-#include "autograd/base/text.h"
 #include "autograd/basic_ops.h"
 
 namespace ink {
-namespace {
 
-std::string with_shape(const std::string& name, const Tensor& x) {
-  TextStream text;
-  text << name << " " << x.shape();
-  if (Node::running) text << " in the vjp of " << Node::running->name;
-  return text.str();
+static std::string with_shape(const std::string& name, const Tensor& x) {
+  return detail::joined({name, " ", x.shape(), Node::running ? " in the vjp of " : "",
+                         Node::running ? Node::running->name : ""});
 }
 
-bool is_zero(const Tensor& x) {
+static bool is_zero(const Tensor& x) {
   const ContextGuard guard;
   context().observers.clear();
   context().grad_enabled = false;
   return !any(x != 0).item<bool>();
 }
-
-}  // namespace
 
 LostGraph::LostGraph(const std::vector<Tensor>& leaves) {
   for (const Tensor& x : leaves) note(x, "");
@@ -62,11 +56,10 @@ void LostGraph::after_vjp(const Node& node, const Grads& input_grads) {
   for (size_t i = 0; i < input_grads.size(); ++i) {
     const Tensor& dx = input_grads[i];
     if (!dx.defined() || !node.inputs[i] || dx.requires_grad() || is_zero(dx)) continue;
-    TextStream text;
-    text << "the vjp of " << node.name << ", whose gradient for input " << i << " " << dx.shape()
-         << " was not computed by ops that record: if (grad_enabled()), return it in public ops or "
-            "differentiate(definition, inputs, dy)";
-    vjp_ = text.str();
+    vjp_ = detail::joined(
+        {"the vjp of ", node.name, ", whose gradient for input ", i, " ", dx.shape(),
+         " was not computed by ops that record: if (grad_enabled()), return it in public ops or "
+         "differentiate(definition, inputs, dy)"});
     return;
   }
 }

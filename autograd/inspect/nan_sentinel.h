@@ -5,7 +5,6 @@
 #include <string>
 #include <vector>
 
-#include "autograd/base/text.h"
 #include "autograd/basic_ops.h"
 #include "autograd/engine/observer.h"
 
@@ -36,9 +35,7 @@ class NanSentinel : public Observer {
     context().grad_enabled = false;
     for (const Tensor& x : tensors) {
       if (!x.defined() || !x.is_floating() || all(isfinite(x)).item<bool>()) continue;
-      TextStream text;
-      text << what << " (output " << x.shape() << ")";
-      first_ = text.str();
+      first_ = detail::joined({what, " (output ", x.shape(), ")"});
       return;
     }
   }

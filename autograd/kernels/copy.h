@@ -17,6 +17,8 @@ KERNEL_STRIDED(copy, Array& y, const Array& x)
 
 // clang-format on
 
+/// New contiguous memory with the elements of x in a dtype.
+Array copied(const Array& x, DType dtype);
 /// x itself if it is contiguous, else a copy that is.
 Array contiguous(const Array& x);
 

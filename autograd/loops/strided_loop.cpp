@@ -128,6 +128,5 @@ template struct StridedLoop<1>;
 template struct StridedLoop<2>;
 template struct StridedLoop<3>;
 template struct StridedLoop<4>;
-template struct StridedLoop<5>;
 
 }  // namespace ink

@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "autograd/basic_ops.h"
-#include "autograd/kernels/copy.h"
 #include "autograd/kernels/elementwise.h"
 #include "autograd/loops/map_formula.h"
 #include "autograd/ops/shared/elementwise.h"
@@ -195,18 +194,14 @@ Tensor remainder(const Tensor& left, const Tensor& right) {
   return shown_as("remainder.1", record("remainder", {a, b}, rest, vjp));
 }
 
-namespace {
-
 // The values of a op b, integers or bools, which count as 0 and 1.
-Tensor bitwise(BinaryOp op, const Tensor& left, const Tensor& right) {
+static Tensor bitwise(BinaryOp op, const Tensor& left, const Tensor& right) {
   const auto [a, b] = promoted(name_of(op), left, right);
   broadcast_shapes(name_of(op), a.shape(), b.shape());  // so that an error has our name
   if (a.dtype() != boolean) return binary(op, a, b);
   if (op == BinaryOp::bitwise_xor) return logical_xor(a, b);
   return op == BinaryOp::bitwise_and ? logical_and(a, b) : logical_or(a, b);
 }
-
-}  // namespace
 
 Tensor operator&(const Tensor& a, const Tensor& b) { return bitwise(BinaryOp::bitwise_and, a, b); }
 Tensor operator|(const Tensor& a, const Tensor& b) { return bitwise(BinaryOp::bitwise_or, a, b); }
@@ -222,15 +217,13 @@ Tensor operator&(const Tensor& a, const Scalar& b) { return a & as_tensor("bitwi
 Tensor operator|(const Tensor& a, const Scalar& b) { return a | as_tensor("bitwise_or", a, b); }
 Tensor operator^(const Tensor& a, const Scalar& b) { return a ^ as_tensor("bitwise_xor", a, b); }
 
-namespace {
-
 // Half of dy where a and b tie, 0 where `loses`, all of dy elsewhere.
-Tensor winners_share(const Tensor& dy, const Tensor& tie, const Tensor& loses) {
+static Tensor winners_share(const Tensor& dy, const Tensor& tie, const Tensor& loses) {
   return masked_fill(where(tie, dy * 0.5, dy), loses, 0);
 }
 
 // maximum or minimum.   da = dy where a wins, dy / 2 at a tie
-Tensor extremum(const char* name, BinaryOp op, const Tensor& left, const Tensor& right) {
+static Tensor extremum(const char* name, BinaryOp op, const Tensor& left, const Tensor& right) {
   const auto [a, b] = promoted(name, left, right);
   return record(
       name, {a, b}, binary(op, a, b),
@@ -243,8 +236,6 @@ Tensor extremum(const char* name, BinaryOp op, const Tensor& left, const Tensor&
                           [&] { return winners_share(dy, tie, larger ? q < p : q > p); })};
       });
 }
-
-}  // namespace
 
 Tensor maximum(const Tensor& a, const Tensor& b) {
   return extremum("maximum", BinaryOp::maximum, a, b);
@@ -379,10 +370,8 @@ Tensor operator/(const Scalar& number, const Tensor& x) {
   return reciprocal(floating("div", x)) * number;
 }
 
-namespace {
-
 // The values of x^e, without libm for common exponents.
-Tensor power(const Tensor& x, const Scalar& exponent) {
+static Tensor power(const Tensor& x, const Scalar& exponent) {
   const NoGrad no_grad;
   const double e = number_beside(x.dtype(), exponent, BinaryOp::pow);
   if (e == 2) return binary(BinaryOp::mul, x, x);
@@ -392,8 +381,6 @@ Tensor power(const Tensor& x, const Scalar& exponent) {
   if (e == -0.5) return rsqrt(x);
   return binary(BinaryOp::pow, x, exponent);
 }
-
-}  // namespace
 
 // dx = dy e x^(e - 1), and 0 for e = 0
 Tensor pow(const Tensor& input, const Scalar& exponent) {

@@ -281,12 +281,12 @@ Tensor linspace(double start, double end, int64_t steps, Options options) {
   return x;
 }
 
-Array contiguous(const Array& x) {
-  if (x.is_contiguous()) return x;
-  Array y = Array::empty(x.shape(), x.dtype(), x.device());
+Array copied(const Array& x, DType dtype) {
+  Array y = Array::empty(x.shape(), dtype, x.device());
   kernel::copy(y, x);
   return y;
 }
+Array contiguous(const Array& x) { return x.is_contiguous() ? x : copied(x, x.dtype()); }
 
 // y = x.   dx = dy
 static Tensor copy_to(Tensor y, const Tensor& x) {

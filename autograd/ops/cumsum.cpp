@@ -12,12 +12,11 @@
 namespace ink {
 
 namespace cpu {
-namespace {
 
 // The running sums (F = Sum) or products of `width` lines that begin `line_y` and `line_x` apart.
 template <class F, class T, class Width>
-void scan_lines(T* y, const T* x, Width width, int64_t line_y, int64_t line_x, int64_t count,
-                int64_t next_y, int64_t next_x) {
+static void scan_lines(T* y, const T* x, Width width, int64_t line_y, int64_t line_x, int64_t count,
+                       int64_t next_y, int64_t next_x) {
   using Far = typename F::Far;
   Far sums[width()];
   std::fill_n(sums, width(), F::none());
@@ -31,7 +30,7 @@ void scan_lines(T* y, const T* x, Width width, int64_t line_y, int64_t line_x, i
 }
 
 template <class F, class T>
-void scan_by(Array& y, const Array& x, int64_t dim) {
+static void scan_by(Array& y, const Array& x, int64_t dim) {
   const Array y0 = first_of_lines(y, dim), x0 = first_of_lines(x, dim);
   const StridedLoop<2> loop(y0.shape(), {&y0, &x0});
   const int64_t count = x.shape()[dim], next_y = y.strides()[dim], next_x = x.strides()[dim];
@@ -56,8 +55,6 @@ void scan_by(Array& y, const Array& x, int64_t dim) {
   loop.for_each_row(lines, kGrain / count);
 }
 
-}  // namespace
-
 void scan(Array& y, const Array& x, int64_t dim, bool product) {
   if (x.numel() == 0) return;
   const auto scan_as = [&]<class T>(T) {
@@ -65,8 +62,7 @@ void scan(Array& y, const Array& x, int64_t dim, bool product) {
   };
   if (x.dtype() == i64) return scan_as(int64_t{});
   if (x.dtype() != bf16) return for_computed("cumsum", x.dtype(), scan_as);
-  Array wide = Array::empty(x.shape(), f32);
-  copy(wide, x);
+  Array wide = copied(x, f32);
   scan(wide, wide, dim, product);
   copy(y, wide);
 }

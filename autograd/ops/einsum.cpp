@@ -61,9 +61,7 @@ int64_t merged(const Tensor& x, size_t from, size_t to) {
 // a and b, with dimensions (batch, only a's, only b's, summed), as one product of matrices.
 Tensor contracted(const Tensor& a, const Tensor& b, size_t batch, size_t left, size_t right) {
   const size_t n = static_cast<size_t>(a.dim());
-  Shape shared = a.shape();
-  for (int64_t d = 0; d < shared.size(); ++d)
-    shared[d] = std::max(a.shape()[d], b.shape()[d]) * (a.shape()[d] && b.shape()[d]);
+  const Shape shared = broadcast_shapes("einsum", a.shape(), b.shape());
   Shape of_a = a.shape(), of_b = b.shape(), result;
   for (size_t i = 0; i < n; ++i) {
     const int64_t d = static_cast<int64_t>(i);

@@ -42,10 +42,8 @@ void check_fits(const char* op, const Tensor& x, const Shape& other, DType resul
 // because x is about to be written.
 Array operand(const Array& y, const Array& x) {
   const Array seen = y.expanded(x.shape());
-  if (seen.storage() != x.storage() || seen.layout() == x.layout()) return seen;
-  Array copy = Array::empty(seen.shape(), seen.dtype(), seen.device());
-  kernel::copy(copy, seen);
-  return copy;
+  const bool apart = seen.storage() != x.storage() || seen.layout() == x.layout();
+  return apart ? seen : copied(seen, seen.dtype());
 }
 
 // x as an operand of the write that replaces it. For a view this is a new view of its base, as in
@@ -228,10 +226,8 @@ Tensor& Tensor::index_put_(const std::vector<Tensor>& ids, const Tensor& values,
 
 // ---- x = op(x). The op's value is new memory, so the write does not destroy what the op saved.
 
-namespace {
-
 template <class Op>
-Tensor& replace(const char* name, Tensor& x, Op op, bool value_in_graph = false) {
+static Tensor& replace(const char* name, Tensor& x, Op op, bool value_in_graph = false) {
   x.impl(name);
   check_fits(name, x, x.shape(), x.dtype());
   const bool recorded = detail::check_write(name, x, value_in_graph);
@@ -239,8 +235,6 @@ Tensor& replace(const char* name, Tensor& x, Op op, bool value_in_graph = false)
   check_fits(name, x, x.shape(), y.dtype());
   return assign(x, y, recorded);
 }
-
-}  // namespace
 
 Tensor& Tensor::scatter_(int64_t dim, const Tensor& ids, const Tensor& source) {
   const auto written = [&](const Tensor& x) { return ink::scatter(x, dim, ids, source); };

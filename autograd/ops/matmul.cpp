@@ -1,6 +1,5 @@
 // Matrix products of all ranks, on kernel::gemm (gemm/gemm.h).
 #include "autograd/basic_ops.h"
-#include "autograd/gemm/gemm.h"
 #include "autograd/kernels/gemm.h"
 
 namespace ink {

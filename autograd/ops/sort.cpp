@@ -234,9 +234,8 @@ void sort(Array& values, Array& indices, const Array& x, int64_t dim, bool desce
   if (x.dtype() == i64) return wide(int64_t{});
   if (x.dtype() == f64) return wide(double{});
   if (x.dtype() != f32) {  // bf16 and bool are floats
-    Array floats = Array::empty(x.shape(), f32), sorted = Array::empty(values.shape(), f32);
-    copy(floats, x);
-    sort(sorted, indices, floats, dim, descending);
+    Array sorted = Array::empty(values.shape(), f32);
+    sort(sorted, indices, copied(x, f32), dim, descending);
     return copy(values, sorted);
   }
   if (x.shape()[dim] >> 32 != 0) return wide(float{});
@@ -245,10 +244,9 @@ void sort(Array& values, Array& indices, const Array& x, int64_t dim, bool desce
 
 }  // namespace cpu
 
-namespace {
-
 // values = the first k in order, indices = their places.   dx = dy at those places
-ValuesIndices sorted(const char* op, const Tensor& x, int64_t d, int64_t k, bool descending) {
+static ValuesIndices sorted(const char* op, const Tensor& x, int64_t d, int64_t k,
+                            bool descending) {
   Shape shape = x.shape();
   shape[d] = k;
   Tensor values = empty(shape, x.options()), indices = empty(shape, {i64, x.device()});
@@ -261,12 +259,10 @@ ValuesIndices sorted(const char* op, const Tensor& x, int64_t d, int64_t k, bool
 
 // Treats a scalar as a line of one element.
 template <class Op>
-ValuesIndices as_line(const char* name, const Tensor& x, Op op) {
+static ValuesIndices as_line(const char* name, const Tensor& x, Op op) {
   const auto [values, indices] = op(reshape(x, {1}));
   return {shown_as(name, reshape(values, {})), reshape(indices, {})};
 }
-
-}  // namespace
 
 ValuesIndices sort(const Tensor& x, NumberOf<int64_t> dim, bool descending) {
   check_defined("sort", x);

@@ -7,12 +7,11 @@
 #include "autograd/basic_ops.h"
 
 namespace ink {
-namespace {
 
 // The tensor of the given shape whose pieces along a dimension are these, if they already lie side
 // by side in memory; else undefined. (Attention's backward writes the gradients of q, k and v into
 // one buffer, which then is the gradient of the packed tensor without a copy.)
-Tensor joined(const Grads& pieces, const Shape& shape, int64_t dim) {
+static Tensor joined(const Grads& pieces, const Shape& shape, int64_t dim) {
   if (!pieces[0].defined()) return {};
   const Tensor& first = pieces[0];
   int64_t offset = first.layout().offset;
@@ -26,12 +25,10 @@ Tensor joined(const Grads& pieces, const Shape& shape, int64_t dim) {
   return Tensor(first.array().seen_as({shape, first.strides(), first.layout().offset}));
 }
 
-Shape with_size(Shape shape, int64_t dim, int64_t size) {
+static Shape with_size(Shape shape, int64_t dim, int64_t size) {
   shape[dim] = size;
   return shape;
 }
-
-}  // namespace
 
 // y_i = x[..., size_0 + ... + size_(i-1) onwards, size_i elements, ...].
 // dx = the dy_i side by side, with zeros for a missing one

@@ -119,13 +119,6 @@ Tensor abs(const Tensor& x) {
   return from_input(UnaryOp::abs, x, [](auto& dy, auto& v) { return dy * sign(v); });
 }
 
-// dx = 0
-Tensor sign(const Tensor& x) {
-  if (x.defined() && x.dtype() == boolean) return clone(x);
-  return record("sign", {x}, unary(UnaryOp::sign, x),
-                [](const Tensor& dy) -> Grads { return {zeros_like(dy)}; });
-}
-
 // dx = dy where y > 0
 Tensor relu(const Tensor& x) {
   return from_output(UnaryOp::relu, x,
@@ -163,14 +156,17 @@ Tensor clamp(const Tensor& input, std::optional<Scalar> min, std::optional<Scala
 }
 
 // dx = 0
-static Tensor rounded(UnaryOp op, const Tensor& x) {
+static Tensor in_steps(UnaryOp op, const Tensor& x) {
   return record(name_of(op), {x}, unary(op, x),
                 [](const Tensor& dy) -> Grads { return {zeros_like(dy)}; });
 }
-Tensor floor(const Tensor& x) { return rounded(UnaryOp::floor, x); }
-Tensor ceil(const Tensor& x) { return rounded(UnaryOp::ceil, x); }
-Tensor trunc(const Tensor& x) { return rounded(UnaryOp::trunc, x); }
-Tensor round(const Tensor& x) { return rounded(UnaryOp::round, x); }
+Tensor sign(const Tensor& x) {
+  return x.defined() && x.dtype() == boolean ? clone(x) : in_steps(UnaryOp::sign, x);
+}
+Tensor floor(const Tensor& x) { return in_steps(UnaryOp::floor, x); }
+Tensor ceil(const Tensor& x) { return in_steps(UnaryOp::ceil, x); }
+Tensor trunc(const Tensor& x) { return in_steps(UnaryOp::trunc, x); }
+Tensor round(const Tensor& x) { return in_steps(UnaryOp::round, x); }
 
 Tensor square(const Tensor& x) {
   check_defined("square", x);

@@ -71,32 +71,28 @@ static Tensor var_gradient(const Tensor& dy, const Tensor& x, const ReducedShape
   return shape.keep(dy) * where(x == center, full_like(x, std::nan("")), full_like(x, inf));
 }
 
-// y = sum (x - mean)^2 / (n - correction).   dx = dy 2 (x - mean) / (n - correction)
-Tensor var(const Tensor& x, const Shape& dims, NumberOf<double> correction, Flag keepdim) {
-  const ReducedShape shape("var", x, dims);
-  INK_CHECK(x.is_floating(), "var: expected a floating dtype, got ", x.dtype());
-  Tensor y = empty(shape.kept, x.options());
-  kernel::reduce_var(y, x, correction, false);
-  return record(
-      "var", {x}, shape.finish(y, keepdim),
-      [=, all = dims.empty() || x.dim() == 0, x = Saved::input(x)](const Tensor& dy) -> Grads {
-        return {var_gradient(dy, *x, shape, correction, all)};
-      });
+// y = sum (x - mean)^2 / (n - correction), or its root.   dx = dvar 2 (x - mean) / (n - correction),
+// dvar = dy, or of the root dy / (2 y), 0 where y is 0
+static Tensor spread(const char* op, const Tensor& x, const Shape& dims, double correction,
+                     Flag keepdim, bool root) {
+  const ReducedShape shape(op, x, dims);
+  INK_CHECK(x.is_floating(), op, ": expected a floating dtype, got ", x.dtype());
+  Tensor kept = empty(shape.kept, x.options());
+  kernel::reduce_var(kept, x, correction, root);
+  const Tensor y = shape.finish(kept, keepdim);
+  const auto vjp = [=, all = dims.empty() || x.dim() == 0, x = Saved::input(x),
+                    y = Saved::output(root ? y : Tensor())](const Tensor& dy) -> Grads {
+    const Tensor dvar = root ? masked_fill(dy / (*y * 2), *y == 0, 0) : dy;
+    return {var_gradient(dvar, *x, shape, correction, all)};
+  };
+  return record(op, {x}, y, vjp);
 }
 
-// y = sqrt var.   dx = dy (x - mean) / (y (n - correction)), 0 where y is 0
+Tensor var(const Tensor& x, const Shape& dims, NumberOf<double> correction, Flag keepdim) {
+  return spread("var", x, dims, correction, keepdim, false);
+}
 Tensor std(const Tensor& x, const Shape& dims, NumberOf<double> correction, Flag keepdim) {
-  const ReducedShape shape("std", x, dims);
-  INK_CHECK(x.is_floating(), "std: expected a floating dtype, got ", x.dtype());
-  Tensor kept = empty(shape.kept, x.options());
-  kernel::reduce_var(kept, x, correction, true);
-  const Tensor y = shape.finish(kept, keepdim);
-  return record("std", {x}, y,
-                [=, all = dims.empty() || x.dim() == 0, x = Saved::input(x),
-                 y = Saved::output(y)](const Tensor& dy) -> Grads {
-                  const Tensor dvar = masked_fill(dy / (*y * 2), *y == 0, 0);
-                  return {var_gradient(dvar, *x, shape, correction, all)};
-                });
+  return spread("std", x, dims, correction, keepdim, true);
 }
 
 std::pair<Tensor, Tensor> var_mean(const Tensor& x, const Shape& dims, NumberOf<double> correction,
