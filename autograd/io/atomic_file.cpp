@@ -12,13 +12,10 @@
 #include "autograd/io/foreign.h"
 
 namespace ink {
-namespace {
 
-int flush(int fd) {
+static int flush(int fd) {
   return uninterrupted([&] { return ::fsync(fd); });
 }
-
-}  // namespace
 
 AtomicFile::AtomicFile(const std::filesystem::path& target) : target_(target) {
   std::error_code error;  // ignored: if something is wrong with the name, open() says what

@@ -4,7 +4,6 @@
 #include <cstring>
 
 namespace ink {
-namespace {
 
 // table[k][b]: what byte b does to the checksum when k more bytes follow it.
 using CrcTable = std::array<std::array<uint64_t, 256>, 8>;
@@ -20,8 +19,6 @@ constexpr CrcTable kCrcTable = [] {
       table[k][byte] = (table[k - 1][byte] >> 8) ^ table[0][table[k - 1][byte] & 255];
   return table;
 }();
-
-}  // namespace
 
 uint64_t crc64(std::span<const std::byte> bytes, uint64_t crc) {
   crc = ~crc;

@@ -37,9 +37,7 @@ void compare_number(Array& y, const Array& x, double number, CompareOp op) {
 
 }  // namespace cpu
 
-namespace {
-
-Tensor compare(CompareOp op, const Tensor& a, const Tensor& b) {
+static Tensor compare(CompareOp op, const Tensor& a, const Tensor& b) {
   check_defined(name_of(op), a, b);
   const NoGrad no_grad;
   const DType dtype = promote(a, b);
@@ -50,7 +48,7 @@ Tensor compare(CompareOp op, const Tensor& a, const Tensor& b) {
   return y;
 }
 
-Tensor compare(CompareOp op, const Tensor& x, const Scalar& number) {
+static Tensor compare(CompareOp op, const Tensor& x, const Scalar& number) {
   check_defined(name_of(op), x);
   const DType dtype = promote(x, number);
   if (dtype == i64 && !number.exact()) return compare(op, x, tensor(number.integer, x.device()));
@@ -59,8 +57,6 @@ Tensor compare(CompareOp op, const Tensor& x, const Scalar& number) {
   kernel::compare_number(y, to(x, dtype), number.value, op);
   return y;
 }
-
-}  // namespace
 
 // a sign b, where the first of them, or the second, may be a number; b turned a means the same.
 #define COMPARISON(sign, op, turned)                                                              \

@@ -6,9 +6,8 @@
 #include "autograd/ops/shared/reduce_dims.h"
 
 namespace ink {
-namespace {
 
-Tensor value(const Tensor& x, double p, const ReducedShape& shape, Flag keepdim) {
+static Tensor value(const Tensor& x, double p, const ReducedShape& shape, Flag keepdim) {
   const NoGrad no_grad;
   if (x.dtype() == bf16) return to(value(to(x, f32), p, shape, keepdim), bf16);
   if (p == 2) {
@@ -24,8 +23,6 @@ Tensor value(const Tensor& x, double p, const ReducedShape& shape, Flag keepdim)
   if (p == 0) return to(sum(x != 0, dims, keepdim), x.dtype());
   return pow(sum(pow(size, p), dims, keepdim), 1 / p);
 }
-
-}  // namespace
 
 // y = (sum |x|^p)^(1/p); p = inf, -inf: the largest, smallest |x|; p = 0: how many are not 0.
 // dx = dy sign(x) (|x| / y)^(p - 1), and 0 where y = 0; p = +-inf: elements with |x| = y share it

@@ -4,12 +4,11 @@
 #include "autograd/ops/shared/reduce_dims.h"
 
 namespace ink {
-namespace {
 
 // For each element along the last dimension, the product of all others. It works on pairs of an
 // element a of the first half and b of the second, with products p. If e is the product of all
 // other p, the result is e b for a and e a for b. Without a division, zeros need no special case.
-Tensor product_of_others(const Tensor& x) {
+static Tensor product_of_others(const Tensor& x) {
   const int64_t n = x.size(-1);
   if (n == 0) return x;
   if (n == 1) return ones_like(x);
@@ -20,8 +19,6 @@ Tensor product_of_others(const Tensor& x) {
   const Tensor e = product_of_others(a * b);
   return cat({e * b, e * a}, -1);
 }
-
-}  // namespace
 
 // y = product of x over dims.   dx = dy times the product of the others: dy y / x unless there are
 // none, or y is 0 or not finite. (A GPU's y is not looked at, because the host would have to wait

@@ -8,10 +8,9 @@
 #include "autograd/more_ops.h"
 
 namespace ink {
-namespace {
 
 // Replaces a -1 by the size that makes the number of elements fit.
-Shape infer_size(const char* op, const Tensor& x, Shape shape) {
+static Shape infer_size(const char* op, const Tensor& x, Shape shape) {
   int64_t known = 1, unknown = -1;
   for (int64_t i = 0; i < shape.size(); ++i) {
     INK_CHECK(shape[i] >= -1, op, ": expected sizes of 0 or more (or one -1), got ", shape);
@@ -29,8 +28,6 @@ Shape infer_size(const char* op, const Tensor& x, Shape shape) {
             " has ", n, " elements and cannot be seen as ", shape);
   return shape;
 }
-
-}  // namespace
 
 static Tensor seen_as(const Tensor& x, const Array& seen) {
   return record("view", {x}, x.alias(seen.layout()),
@@ -134,13 +131,11 @@ Tensor expand(const Tensor& x, const Shape& sizes) {
                 [from = x.shape()](const Tensor& dy) -> Grads { return {sum_to(dy, from)}; });
 }
 
-namespace {
-
 // The gradient of a slice. It is added to the gradient that x already has, if there is one, so that
 // many slices of one tensor cost no more than their own size. Else it is zeros of x's shape with dy
 // in its places.
-Grads slice_gradient(const Tensor& dy, VjpContext& g, const Shape& shape, int64_t dim,
-                     int64_t start, int64_t stop, int64_t step) {
+static Grads slice_gradient(const Tensor& dy, VjpContext& g, const Shape& shape, int64_t dim,
+                            int64_t start, int64_t stop, int64_t step) {
   if (dy.shape() == shape) return {dy};  // of all of x
   if (Tensor sum = g.sum_so_far(0); sum.defined()) {
     slice(sum, dim, start, stop, step).add_(dy);
@@ -148,8 +143,6 @@ Grads slice_gradient(const Tensor& dy, VjpContext& g, const Shape& shape, int64_
   }
   return {slice_backward(dy, shape, dim, start, stop, step)};
 }
-
-}  // namespace
 
 // Elements start, start + step, ... of a dimension.   dx = zeros with dy at those places
 Tensor slice(const Tensor& x, int64_t dim, int64_t start, int64_t stop, int64_t step) {

@@ -174,25 +174,22 @@ void manual_seed(uint64_t seed) {
 
 // ---- uniform
 
-namespace {
-
 template <class T>
-void check_uniform(T from, T to) {
+static void check_uniform(T from, T to) {
   INK_CHECK(from <= to && to - from <= std::numeric_limits<T>::max(),
             "uniform_: expected from <= to with a finite distance, got from ", from, " to ", to);
 }
 
 // PyTorch rounds the bounds to the element's type first and contracts x * (to - from) + from to an
 // FMA; where that rounds up to the excluded bound it gives the included one instead.
-INK_WITH_FMA void to_uniform(float* out, const uint32_t* bits, int64_t n, float low, float high) {
+static INK_WITH_FMA void to_uniform(float* out, const uint32_t* bits, int64_t n, float low,
+                                    float high) {
   for (int64_t i = 0; i < n; ++i) {
     const float x = static_cast<float>(bits[i] & 0xFFFFFF) * 0x1p-24f;
     const float y = std::fma(x, high - low, low);
     out[i] = y == high ? low : y;
   }
 }
-
-}  // namespace
 
 void uniform_(float* out, int64_t n, double from, double to, Generator& g) {
   const float low = static_cast<float>(from), high = static_cast<float>(to);
@@ -216,12 +213,8 @@ void uniform_(double* out, int64_t n, double from, double to, Generator& g) {
 
 // ---- integers
 
-namespace {
-
 // From this range up, PyTorch takes two outputs for a number, to limit the bias of the remainder.
 constexpr uint64_t kWideRange = 1ull << 28;
-
-}  // namespace
 
 template <class T>
 void randint_(T* out, int64_t n, int64_t low, int64_t high, Generator& g) {

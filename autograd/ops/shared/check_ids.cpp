@@ -7,13 +7,12 @@
 #include "autograd/loops/strided_loop.h"
 
 namespace ink {
-namespace {
 
 // Calls refuse(id, position) for the first id that is neither in [low, high) nor `ignored`.
 // Positions count in row-major order. Returns whether it knows that all are in [low, high).
 template <class Refuse>
-bool check(const Array& ids, int64_t low, int64_t high, std::optional<int64_t> ignored,
-           const Refuse& refuse) {
+static bool check(const Array& ids, int64_t low, int64_t high, std::optional<int64_t> ignored,
+                  const Refuse& refuse) {
   if (!ids.device().is_cpu() || ids.numel() == 0) return ids.numel() == 0;
   std::atomic<bool> all = true;  // nearly always they are, and one pass without a copy shows it
   const StridedLoop<1> loop(ids.shape(), {&ids});
@@ -37,8 +36,6 @@ bool check(const Array& ids, int64_t low, int64_t high, std::optional<int64_t> i
   }
   return false;
 }
-
-}  // namespace
 
 bool check_ids(const char* op, const char* id_name, const Tensor& ids, int64_t count,
                const char* count_name, std::optional<int64_t> ignored) {

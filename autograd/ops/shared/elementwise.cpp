@@ -8,12 +8,11 @@
 #include "autograd/loops/strided_loop.h"
 
 namespace ink {
-namespace {
 
 // The dimensions of a result, the outermost first. Of two, the first input that repeats neither
 // decides which one lies outside of the other, by its strides (PyTorch: TensorIterator's
 // reorder_dimensions). inputs: expanded to the shape.
-Shape order_of(const Shape& shape, const std::vector<Array>& inputs) {
+static Shape order_of(const Shape& shape, const std::vector<Array>& inputs) {
   // 1 if dimension a must lie outside of b, -1 if inside, 0 if no input decides
   const auto compare = [&](int64_t a, int64_t b) {
     for (const Array& x : inputs) {
@@ -39,8 +38,6 @@ Shape order_of(const Shape& shape, const std::vector<Array>& inputs) {
   std::reverse(dims.begin(), dims.end());
   return dims;
 }
-
-}  // namespace
 
 Tensor empty_result(const Shape& shape, const Options& options,
                     std::initializer_list<const Tensor*> inputs) {
