@@ -71,8 +71,8 @@ static Tensor var_gradient(const Tensor& dy, const Tensor& x, const ReducedShape
   return shape.keep(dy) * where(x == center, full_like(x, std::nan("")), full_like(x, inf));
 }
 
-// y = sum (x - mean)^2 / (n - correction), or its root.   dx = dvar 2 (x - mean) / (n - correction),
-// dvar = dy, or of the root dy / (2 y), 0 where y is 0
+// y = sum (x - mean)^2 / (n - correction), or its root.
+// dx = dvar 2 (x - mean) / (n - correction), dvar = dy, or of the root dy / (2 y), 0 where y is 0
 static Tensor spread(const char* op, const Tensor& x, const Shape& dims, double correction,
                      Flag keepdim, bool root) {
   const ReducedShape shape(op, x, dims);
