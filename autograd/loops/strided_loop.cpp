@@ -1,21 +1,24 @@
 #include "autograd/loops/strided_loop.h"
 
 #include <algorithm>
-#include <numeric>
 #include <utility>
 
 namespace ink {
 
-Shape by_stride(const Array& x) {
+// The dimensions of x, the longest stride first; as they are if elements are repeated.
+static Shape in_order(const Array& x, bool repeats) {
   Shape dims = x.shape();
   const Shape& strides = x.strides();
-  std::iota(dims.begin(), dims.end(), 0);
+  for (int64_t d = 0; d < dims.size(); ++d) dims[d] = d;
+  if (repeats) return dims;
   for (int64_t* d = dims.begin(); d != dims.end(); ++d) {  // stable
     for (int64_t* e = d; e != dims.begin() && strides[e[-1]] < strides[*e]; --e)
       std::swap(e[-1], *e);
   }
   return dims;
 }
+
+Shape by_stride(const Array& x) { return in_order(x, false); }
 
 Array empty_in_order(const Shape& sizes, const Shape& order, DType dtype, Device device) {
   Layout layout{sizes, sizes, 0};
@@ -42,9 +45,7 @@ StridedLoop<N>::StridedLoop(const Shape& shape, const std::array<const Array*, N
     }
     return true;
   };
-  Shape order = by_stride(*operands[0]);
-  if (operands[0]->strides().has(0)) std::iota(order.begin(), order.end(), 0);  // it repeats
-  for (const int64_t d : order) {
+  for (const int64_t d : in_order(*operands[0], operands[0]->strides().has(0))) {
     if (shape[d] == 1) continue;
     if (!sizes.empty() && joins(d)) {
       sizes.back() *= shape[d];
