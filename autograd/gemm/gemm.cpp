@@ -254,7 +254,7 @@ void float_products(Array& c, const Array& a, const Array& b, bool accumulate, c
 
 // The same, each row of c by itself (Strict).
 void row_products(Array& c, const Array& a, const Array& b, bool accumulate, const Array& bias) {
-  const auto row_of = [](const Array& x, int64_t i) { return part_of(x, x.dim() - 2, i, 1); };
+  const auto row_of = [](const Array& x, int64_t i) { return part_along(x, x.dim() - 2, i, 1); };
   for (int64_t i = 0; i < c.size(-2); ++i) {
     Array row = row_of(c, i);
     const Array start = accumulate ? row : bias.defined() ? bias.expanded(row.shape()) : bias;

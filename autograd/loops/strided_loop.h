@@ -17,7 +17,7 @@ Shape by_stride(const Array& x);
 Array empty_in_order(const Shape& sizes, const Shape& order, DType dtype, Device device);
 
 /// Those elements of x whose index along `dim` is first ... first + count - 1.
-inline Array part_of(const Array& x, int64_t dim, int64_t first, int64_t count) {
+inline Array part_along(const Array& x, int64_t dim, int64_t first, int64_t count) {
   Layout layout = x.layout();
   layout.sizes[dim] = count;
   layout.offset += first * layout.strides[dim];
@@ -25,7 +25,7 @@ inline Array part_of(const Array& x, int64_t dim, int64_t first, int64_t count) 
 }
 
 /// The first element of each line of x along `dim`: for a loop over lines.
-inline Array first_of_lines(const Array& x, int64_t dim) { return part_of(x, dim, 0, 1); }
+inline Array first_of_lines(const Array& x, int64_t dim) { return part_along(x, dim, 0, 1); }
 
 /// x seen with `shape` and stride 0 along `dim`. In loops over ids, the id gives the step along it.
 inline Array constant_along(const Array& x, int64_t dim, const Shape& shape) {

@@ -46,7 +46,7 @@ Tensor cat(const std::vector<Tensor>& tensors, int64_t dim) {
   for (const Tensor& x : tensors) {
     sizes.emplace_back(skipped(x) ? -1 : x.shape()[d], x.dtype());
     if (skipped(x)) continue;
-    Array place = part_of(y, d, end, x.shape()[d]);
+    Array place = part_along(y, d, end, x.shape()[d]);
     kernel::copy(place, x);
     end += x.shape()[d];
   }

@@ -62,7 +62,7 @@ Array with_padding(const Array& weight) {
   const int64_t V = weight.size(0), padded = padded_classes(V, weight.device());
   if (padded == V) return weight;
   Array all = Array::empty({padded, weight.size(1)}, weight.dtype(), weight.device());
-  Array own = part_of(all, 0, 0, V), rest = part_of(all, 0, V, padded - V);
+  Array own = part_along(all, 0, 0, V), rest = part_along(all, 0, V, padded - V);
   kernel::copy(own, weight);
   kernel::fill(rest, 0);
   return all;
@@ -76,20 +76,20 @@ void for_each_chunk(const Head& head, HeadGrads& grads, F&& f) {
                 most = rows_of_a_chunk(N, V, head.x.device());
   for (int64_t first = 0; first < N; first += most) {
     const int64_t rows = std::min(most, N - first);
-    const Array x = part_of(head.x, 0, first, rows);
+    const Array x = part_along(head.x, 0, first, rows);
     Array logits = Array::empty({rows, padded}, head.logits_dtype(), x.device());
     kernel::gemm(logits, x, head.weight.transposed(), false);
     Array dlogits, visible;  // visible: dlogits without the padding's
     if (grads.dx.defined() || grads.dweight.defined()) {
       dlogits = x.dtype() == logits.dtype() ? logits
                                             : Array::empty(logits.shape(), x.dtype(), x.device());
-      visible = part_of(dlogits, 1, 0, V);
-      Array rest = part_of(dlogits, 1, V, padded - V);
+      visible = part_along(dlogits, 1, 0, V);
+      Array rest = part_along(dlogits, 1, V, padded - V);
       if (padded > V) kernel::fill(rest, 0);
     }
-    f(first, rows, part_of(logits, 1, 0, V), visible);
+    f(first, rows, part_along(logits, 1, 0, V), visible);
     if (grads.dx.defined()) {
-      Array dx = part_of(grads.dx, 0, first, rows);
+      Array dx = part_along(grads.dx, 0, first, rows);
       kernel::gemm(dx, dlogits, head.weight, false);
     }
     if (grads.dweight.defined()) kernel::gemm(grads.dweight, dlogits.transposed(), x, first > 0);
@@ -138,7 +138,7 @@ Tensor reduced(const Tensor& input, const Tensor& x, const Tensor& weight, const
       head, grads, [&](int64_t first, int64_t rows, const Array& logits, Array& dlogits) {
         Tensor part = first == 0 ? loss : empty({}, options);
         Array sum = part;
-        kernel::cross_entropy(sum, dlogits, logits, part_of(head.targets, 0, first, rows), scale,
+        kernel::cross_entropy(sum, dlogits, logits, part_along(head.targets, 0, first, rows), scale,
                               head.ignore_index, head.z_loss);
         if (first > 0) kernel::binary(loss, loss, sum, BinaryOp::add);
       });
@@ -165,9 +165,9 @@ Tensor unreduced(const Tensor& input, const Tensor& x, const Tensor& weight, con
   HeadGrads nothing;
   for_each_chunk(
       head, nothing, [&](int64_t first, int64_t rows, const Array& logits, Array& dlogits) {
-        Array part = part_of(losses, 0, first, rows);
-        kernel::cross_entropy(part, dlogits, logits, part_of(head.targets, 0, first, rows), Array(),
-                              head.ignore_index, head.z_loss);
+        Array part = part_along(losses, 0, first, rows);
+        kernel::cross_entropy(part, dlogits, logits, part_along(head.targets, 0, first, rows),
+                              Array(), head.ignore_index, head.z_loss);
       });
   const auto vjp = [x = Saved::input(x), w = Saved::input(weight), head, definition,
                     x_dtype = input.dtype()](const Tensor& dy, VjpContext& g) -> Grads {
@@ -178,7 +178,7 @@ Tensor unreduced(const Tensor& input, const Tensor& x, const Tensor& weight, con
     for_each_chunk(
         head, grads, [&](int64_t first, int64_t rows, const Array& logits, Array& dlogits) {
           Array again = Array::empty({rows}, head.dtype(), logits.device());
-          kernel::cross_entropy(again, dlogits, logits, part_of(head.targets, 0, first, rows),
+          kernel::cross_entropy(again, dlogits, logits, part_along(head.targets, 0, first, rows),
                                 Array(), head.ignore_index, head.z_loss);
           Tensor(dlogits).mul_(dlosses.narrow(0, first, rows));
         });

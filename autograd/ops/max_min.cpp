@@ -67,7 +67,7 @@ void places_by_element(Array& values, Array& indices, const Array& x, int64_t di
       const auto place = [i](int64_t before, Value v, Value best) {
         return (v == best) | ((v != v) & (best != best)) ? i : before;
       };
-      map(indices, place, indices, part_of(x, dim, i, 1), values);
+      map(indices, place, indices, part_along(x, dim, i, 1), values);
     });
   }
   gather(values, x, indices, dim, "max");  // which of 0 and -0 came first
