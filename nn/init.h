@@ -1,8 +1,6 @@
 // Initial values, as in torch.nn.init: in place, outside any graph, from the default generator.
 #pragma once
 
-#include <cmath>
-
 #include "autograd/base/context.h"
 #include "autograd/basic_ops.h"
 #include "autograd/random/generator.h"
@@ -40,26 +38,11 @@ inline void normal_(Tensor x, double mean, double std) {
   ink::normal_(x, mean, std);
 }
 
-// The order of the operations is PyTorch's, so that the bounds are the same to the last bit.
-
 /// Uniform in +-sqrt(3) gain / sqrt(fan_in), gain = sqrt(2 / (1 + a^2)), for a weight (out, in).
 /// Linear uses a = sqrt(5), which gives +-1 / sqrt(fan_in). He et al. 2015, section 2.2.
-inline void kaiming_uniform_(Tensor weight, double a) {
-  INK_CHECK(weight.dim() == 2, "kaiming_uniform_: expected a weight (out, in), got ",
-            weight.shape());
-  if (weight.numel() == 0) return;
-  const double gain = std::sqrt(2 / (1 + a * a));
-  const double bound = std::sqrt(3.0) * (gain / std::sqrt(static_cast<double>(weight.size(1))));
-  init::uniform_(weight, -bound, bound);
-}
+void kaiming_uniform_(Tensor weight, double a);
 
 /// Uniform in +-gain sqrt(6 / (in + out)). Glorot and Bengio 2010, eq. 16.
-inline void xavier_uniform_(Tensor weight, double gain = 1) {
-  INK_CHECK(weight.dim() == 2, "xavier_uniform_: expected a weight (out, in), got ",
-            weight.shape());
-  const auto fans = static_cast<double>(weight.size(0) + weight.size(1));
-  const double bound = std::sqrt(3.0) * (gain * std::sqrt(2.0 / fans));
-  init::uniform_(weight, -bound, bound);
-}
+void xavier_uniform_(Tensor weight, double gain = 1);
 
 }  // namespace ink::init

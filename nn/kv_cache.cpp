@@ -2,19 +2,22 @@
 #include "autograd/more_ops.h"
 
 namespace ink {
+namespace {
 
-static Tensor with_room(const Tensor& x, int64_t capacity) {
+Tensor with_room(const Tensor& x, int64_t capacity) {
   Shape shape = x.shape();
   shape[x.dim() - 2] = capacity;
   return empty(shape, x.options());
 }
 
 // Are the sizes equal except for the number of tokens?
-static bool fits(const Tensor& memory, const Tensor& x) {
+bool fits(const Tensor& memory, const Tensor& x) {
   Shape shape = x.shape();
   if (x.dim() >= 2) shape[x.dim() - 2] = memory.size(-2);
   return shape == memory.shape() && x.dtype() == memory.dtype();
 }
+
+}  // namespace
 
 KVCache::KVCache(const KVCache& other) : capacity_(other.capacity_), size_(other.size_) {
   if (size_ == 0) return;

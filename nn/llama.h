@@ -218,46 +218,19 @@ struct Llama : LanguageModel {
 
   Tensor operator()(const Tensor& ids) const override { return head(model(ids)); }
   Tensor loss(const Tensor& ids, const Tensor& targets,
-              Reduction reduction = Reduction::mean) const override {
-    const AuxiliaryLoss auxiliary;
-    const Tensor x = model(ids);
-    const double z = training ? z_loss : 0;
-    const Tensor loss = llama_config.logit_softcap > 0
-                            ? cross_entropy(head(x), targets, -100, reduction, z)
-                            : linear_cross_entropy(x, lm_head.weight, targets, -100, reduction, z);
-    return auxiliary.added_to(loss, targets, reduction);
-  }
+              Reduction reduction = Reduction::mean) const override;
 
   bool uses_caches() const override { return true; }
   Tensor next_logits(const Tensor& ids, DecodeCache* cache) const override {
     return head(model(ids, cache ? &cache->layers : nullptr).select(1, -1));
   }
-  std::vector<Tensor> attention_weights(const Tensor& ids) const override {
-    INK_CHECK(ids.dim() == 2 && ids.size(0) == 1, "attention_weights: expected ids (1, T), got ",
-              ids.shape());
-    const NoGrad no_grad;
-    std::vector<Tensor> weights;
-    Tensor x = model.embed_tokens(ids);
-    for (const LlamaBlock& block : model.layers) {
-      weights.push_back(
-          block.self_attn.weights(block.input_layernorm(x), model.rotary_emb).select(0, 0));
-      const auto [sum, branch] = block(x, {}, model.rotary_emb, nullptr);
-      x = branch.added_to(sum);
-    }
-    return weights;
-  }
+  std::vector<Tensor> attention_weights(const Tensor& ids) const override;
   int64_t attention_window() const override { return llama_config.sliding_window; }
 
   INK_FIELDS(model, lm_head)
 
  private:
-  void init_weights() {
-    const double residual_std = draw_layers();
-    for (const LlamaBlock& block : model.layers) {
-      init::normal_(block.self_attn.o_proj.weight, 0, residual_std);
-      init::normal_(block.mlp.down_proj.weight, 0, residual_std);
-    }
-  }
+  void init_weights();
   Tensor head(const Tensor& x) const {
     const Tensor logits = lm_head(x);
     const double cap = llama_config.logit_softcap;

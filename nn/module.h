@@ -270,7 +270,9 @@ namespace detail {
 /// The arguments streamed together: for extra_repr.
 template <class... Args>
 std::string text(const Args&... args) {
-  return joined({args...});
+  TextStream out;
+  (out << ... << args);
+  return out.str();
 }
 /// "ln_1, attn" -> {"ln_1", "attn"}
 std::vector<std::string> split_names(const char* list);

@@ -4,10 +4,6 @@
 // returns it. MultiheadAttention and CausalSelfAttention train faster.
 #pragma once
 
-#include <cmath>
-#include <tuple>
-
-#include "autograd/fused_ops.h"
 #include "nn/kv_cache.h"
 #include "nn/linear.h"
 
@@ -41,48 +37,23 @@ struct SelfAttention : Module {
     Tensor key, value;  // (B, S, E): with a cache, those of all tokens so far
   };
 
-  /// mask (B, S) is 0 (or false) where a token is padding, to which no token attends.
+  /// attention_mask (B, S) is 0 (or false) where a token is padding, to which no token attends.
   /// With a cache, x holds the tokens after those in the cache, and S counts all.
-  Result operator()(const Tensor& x, const Tensor& mask = {}, KVCache* cache = nullptr) const {
-    INK_CHECK(x.dim() == 3 && x.size(2) == query.in_features, "self_attention: expected (B, T, ",
-              query.in_features, "), got ", x.shape());
-    auto [q, k, v] = projections(x);
-    if (cache) std::tie(k, v) = cache->append(k, v);
-    Tensor scores = causal_mask(logits(q, k));
-    if (mask.defined()) scores = attention_mask(scores, mask);
-    const Tensor w = weights(scores);
-    return {mix(w, v), w, k, v};
-  }
+  Result operator()(const Tensor& x, const Tensor& attention_mask = {},
+                    KVCache* cache = nullptr) const;
 
   // ---- the steps, in order
-  virtual Projections projections(const Tensor& x) const { return {query(x), key(x), value(x)}; }
+  virtual Projections projections(const Tensor& x) const;
   /// q k^T / sqrt(E): (B, T, S).
-  virtual Tensor logits(const Tensor& q, const Tensor& k) const {
-    return matmul(q, k.transpose(1, 2)) / std::sqrt(static_cast<double>(q.size(-1)));
-  }
+  virtual Tensor logits(const Tensor& q, const Tensor& k) const;
   /// -inf where the key comes after the query; the T queries are the last of the S tokens.
-  virtual Tensor causal_mask(const Tensor& logits) const {
-    const int64_t T = logits.size(-2), S = logits.size(-1);
-    const Tensor later = triu(ones({T, S}, {f32, logits.device()}), S - T + 1) > 0;
-    return masked_fill(logits, later, -inf);
-  }
+  virtual Tensor causal_mask(const Tensor& logits) const;
   /// -inf in the columns of padding. Called only if there is an attention mask.
-  virtual Tensor attention_mask(const Tensor& logits, const Tensor& mask) const {
-    INK_CHECK(mask.dim() == 2 && mask.size(0) == logits.size(0) && mask.size(1) == logits.size(-1),
-              "self_attention: expected an attention mask (", logits.size(0), ", ", logits.size(-1),
-              "), got ", mask.shape());
-    return masked_fill(logits, logical_not(mask).unsqueeze(1), -inf);
-  }
+  virtual Tensor attention_mask(const Tensor& logits, const Tensor& mask) const;
   /// softmax over the keys. A row of -inf alone gives zeros, and no gradient (ImitateTorch: NaN).
-  virtual Tensor weights(const Tensor& logits) const {
-    if (context().imitate_torch) return softmax(logits);
-    const Tensor nothing = all(logits == -inf, {-1}, true);  // nothing to attend to
-    return masked_fill(softmax(masked_fill(logits, nothing, 0)), nothing, 0);
-  }
+  virtual Tensor weights(const Tensor& logits) const;
   /// The weighted sums of the values, through the last layer.
-  virtual Tensor mix(const Tensor& weights, const Tensor& v) const {
-    return output(matmul(weights, v));
-  }
+  virtual Tensor mix(const Tensor& weights, const Tensor& v) const;
 
   INK_FIELDS(query, key, value, output)
 };

@@ -171,8 +171,8 @@ void Optimizer::step(const Tensor& loss, const Tensor& norm) {
   check_gradients();
   for (const auto& entry : parameters_) {
     Tensor p = entry.second;
-    // Basic ops leave some transposed. The copy takes the gradient's place, so that there is no
-    // second one of all.
+    // Basic ops leave some gradients transposed. A copy takes the gradient's place, so that memory
+    // never holds all of them twice.
     if (p.grad().defined() && !p.grad().is_contiguous()) p.set_grad(p.grad().contiguous());
     grads.push_back(p.grad());
     lists.grads.push_back(grads.back());

@@ -415,6 +415,7 @@ struct eq { template <class T> INK_DEVICE static bool f(T a, T b) { return a == 
 struct ne { template <class T> INK_DEVICE static bool f(T a, T b) { return a != b; } };
 struct lt { template <class T> INK_DEVICE static bool f(T a, T b) { return a < b; } };
 struct le { template <class T> INK_DEVICE static bool f(T a, T b) { return a <= b; } };
+// a > b is b < a: no loop of their own is compiled for gt and ge.
 struct gt {
   using Exchanged = lt;
   template <class T> INK_DEVICE static bool f(T a, T b) { return a > b; }

@@ -78,7 +78,7 @@ struct ReduceAxes {
 struct ReducePlan {
   static constexpr int64_t kBlock = 512;    // accumulators side by side, at most
   static constexpr int64_t kLanes = 16;     // accumulators of one output
-  static constexpr int64_t kShortRow = 16;  // a shorter row gets one accumulator (of bf16: 32)
+  static constexpr int64_t kShortRow = 16;  // a shorter row gets one accumulator (narrow: 32)
   static constexpr int64_t kLongRow = 512;  // a shorter row gets half of the lanes
   static constexpr int64_t kFew = 64;       // of a block: with fewer, the loop over blocks is slow
 
@@ -105,9 +105,9 @@ struct ReducePlan {
     outer.join();
     outer_rows.join();
     rows = outer_rows.pop_inner();
-    // Narrow elements are converted, a row at a time, which takes long.
+    // On a CPU, narrow elements (bf16, bool) are converted, row by row: short rows take long.
     const bool narrow = size_of(x.dtype()) < 4;
-    // Does an output have many rows, not quite short, whose elements follow each other?
+    // Does an output have several rows, not very short, whose elements follow each other?
     const bool in_lines =
         !narrow && !outer_rows.sizes.empty() && rows.step == 1 && rows.size >= kLanes / 2;
     if (!in_lines && columns_first(narrow ? 2 * kShortRow : kShortRow)) columns = outer.pop_inner();

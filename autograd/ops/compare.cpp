@@ -1,5 +1,6 @@
 // Comparisons and logical ops: bool tensors, without gradients.
 #include <limits>
+#include <type_traits>
 
 #include "autograd/basic_ops.h"
 #include "autograd/kernels/elementwise.h"

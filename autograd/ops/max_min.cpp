@@ -1,7 +1,6 @@
 // amax, amin: the largest and smallest values. max, min, argmax, argmin: also their places.
 #include <optional>
 
-#include "autograd/kernels/copy.h"
 #include "autograd/kernels/lines.h"
 #include "autograd/kernels/reduce.h"
 #include "autograd/loops/map.h"
@@ -77,7 +76,6 @@ void places_by_element(Array& values, Array& indices, const Array& x, int64_t di
 
 void arg_reduce(Array& values, Array& indices, const Array& x, int64_t dim, bool largest) {
   reduce(values, x, largest ? ReduceOp::max : ReduceOp::min);
-  if (x.shape()[dim] == 1) return fill(indices, 0);
   // Along the innermost dimension, every pass of places_by_element reads the memory of all of x.
   const int64_t few = size_of(x.dtype()) > 4 ? 8 : 32, many_lines = 256;
   if (values.numel() >= many_lines && (x.strides()[dim] != 1 || x.shape()[dim] <= few))
