@@ -129,5 +129,6 @@ template struct StridedLoop<1>;
 template struct StridedLoop<2>;
 template struct StridedLoop<3>;
 template struct StridedLoop<4>;
+template struct StridedLoop<5>;  // rotary on a GPU
 
 }  // namespace ink

@@ -58,7 +58,7 @@ struct Rows {
 };
 
 /// The loops over N operands of one shape, in the order in which the first one lies in memory.
-/// Neighbouring dimensions are joined where one stride serves both, for every operand. (N: 1 to 4;
+/// Neighbouring dimensions are joined where one stride serves both, for every operand. (N: 1 to 5;
 /// what knows no kernel is compiled once, in strided_loop.cpp.)
 template <int N>
 struct StridedLoop {
