@@ -10,9 +10,11 @@
 namespace ink {
 namespace {
 
-constexpr int64_t kChunk = 512;    // elements gathered at a time: well inside the first cache
-constexpr int64_t kShortRow = 16;  // shorter rows are gathered into chunks
-constexpr int64_t kShortConverted = 256;  // the same where a row is converted, too
+constexpr int64_t kChunk = 512;  // elements gathered at a time: well inside the first cache
+// Shorter rows are gathered into chunks:
+constexpr int64_t kShortRow = 128;        // bytes of the widest operand
+constexpr int64_t kShortRepeated = 256;   // bytes, where an operand repeats an element or a row
+constexpr int64_t kShortConverted = 256;  // elements, where an operand is converted
 
 // Where the elements of a run lie: `width` of them next to each other or `inner` apart, and again
 // from `stride` on.
@@ -20,19 +22,21 @@ struct RunSteps {
   int64_t width, inner, stride;
   bool contiguous() const { return stride == width && (width == 1 || inner == 1); }
   bool constant() const { return stride == 0 && width == 1; }
-  // Calls f(i, where) for elements i = 0 ... n - 1 of a chunk, which begins at a multiple of width.
+  // Calls f(piece, i, where) for the pieces of a chunk of n elements, which begins at a multiple of
+  // width; i: a piece's place in the chunk.
   template <class F>
-  void for_each(int64_t begin, int64_t n, F&& f) const {
-    if (width == 1) {
+  void for_pieces(int64_t begin, int64_t n, const F& f) const {
+    const int64_t row = width, next = inner, step = stride;  // in registers
+    if (row == 1) {
 #pragma GCC unroll 4
-      for (int64_t i = 0; i < n; ++i) f(i, (begin + i) * stride);
+      for (int64_t i = 0; i < n; ++i) f(Piece<1>(), i, (begin + i) * step);
       return;
     }
-    int64_t at = begin / width * stride;
-    for (int64_t i = 0; i < n; i += width, at += stride) {
-#pragma GCC unroll 4
-      for (int64_t k = 0; k < width; ++k) f(i + k, at + k * inner);
-    }
+    with_piece(next == 0 || next == 1 ? row : 1, [=, &f](auto piece) {
+      int64_t at = begin / row * step;
+      for (int64_t i = 0; i < n; i += row, at += step)
+        piece.cover(row, [&](int64_t k) { f(piece, i + k, at + k * next); });
+    });
   }
 };
 
@@ -68,7 +72,8 @@ class Run {
 
   const std::byte* read(int64_t begin, int64_t n) {
     if (form_.direct()) return start_ + begin * form_.size;
-    if (!form_.steps.constant()) read_chunk(begin, n);
+    // What repeats is the same in each chunk, and the first chunk is the longest.
+    if (!form_.steps.constant() && (form_.steps.stride != 0 || begin == 0)) read_chunk(begin, n);
     return elements_;
   }
   std::byte* to_write(int64_t begin) {
@@ -85,10 +90,10 @@ class Run {
     }
     if (form_.steps.contiguous()) return;
     for_bits(form_.size, [&]<class Bits>(Bits) {
-      const auto scatter = [&](int64_t i, int64_t at) {
-        reinterpret_cast<Bits*>(start_)[at] = reinterpret_cast<const Bits*>(from)[i];
-      };
-      form_.steps.for_each(begin, n, scatter);
+      auto* const y = reinterpret_cast<Bits*>(start_);
+      const auto* const x = reinterpret_cast<const Bits*>(from);
+      const auto scatter = [y, x](auto piece, int64_t i, int64_t at) { piece.copy(y + at, x + i); };
+      form_.steps.for_pieces(begin, n, scatter);
     });
   }
 
@@ -98,11 +103,13 @@ class Run {
     if (!form_.steps.contiguous()) {
       std::byte* const to = form_.convert == nullptr ? elements_ : stored_;
       for_bits(form_.size, [&]<class Bits>(Bits) {
-        const auto gather = [y = reinterpret_cast<Bits*>(to),
-                             x = reinterpret_cast<const Bits*>(start_)](int64_t i, int64_t at) {
-          y[i] = x[at];
-        };
-        form_.steps.for_each(begin, n, gather);
+        auto* const y = reinterpret_cast<Bits*>(to);
+        const auto* const x = reinterpret_cast<const Bits*>(start_);
+        if (form_.steps.inner == 0 && form_.steps.width > 1)
+          return form_.steps.for_pieces(
+              begin, n, [y, x](auto piece, int64_t i, int64_t at) { piece.fill(y + i, x[at]); });
+        form_.steps.for_pieces(
+            begin, n, [y, x](auto piece, int64_t i, int64_t at) { piece.copy(y + i, x + at); });
       });
       from = to;
     }
@@ -123,7 +130,9 @@ void map_operands(detail::MapRow row, const void* f, Array& y, DType y_dtype,
   const std::array<std::byte*, N> start{writable_address_of(y), address_of(inputs[K].array)...};
   const int64_t most = std::max({size_of(y.dtype()), size_of(inputs[K].array.dtype())...});
   std::array<int64_t, N> inner{};
-  const int64_t width = loop.take_short_rows(stored == taken ? kShortRow : kShortConverted, inner);
+  const int64_t bytes = (loop.repeats(K + 1) || ...) ? kShortRepeated : kShortRow;
+  const int64_t short_row = stored == taken ? bytes / most : kShortConverted;
+  const int64_t width = loop.take_short_rows(short_row, inner);
 
   std::array<Form, N> forms;
   std::array<int64_t, N> step;

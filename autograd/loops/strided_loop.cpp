@@ -87,6 +87,8 @@ void StridedLoop<N>::run(const void* self, RunGroups f, int64_t grain) const {
   });
 }
 
+constexpr int64_t kShortRun = 32;  // elements: beside fewer, the begin of a run takes long
+
 template <int N>
 int64_t StridedLoop<N>::take_short_rows(int64_t least, Offsets& inner) {
   const int64_t last = sizes.size() - 1, width = sizes.back();
@@ -97,7 +99,7 @@ int64_t StridedLoop<N>::take_short_rows(int64_t least, Offsets& inner) {
     strides[k].erase(last);
   }
   const int64_t longest = std::max_element(sizes.begin(), sizes.end()) - sizes.begin();
-  if (sizes.back() < least) {
+  if (width * sizes.back() < kShortRun) {
     std::swap(sizes[longest], sizes.back());
     for (Shape& s : strides) std::swap(s[longest], s.back());
   }

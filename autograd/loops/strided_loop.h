@@ -1,6 +1,7 @@
 // Loops over several arrays of one shape and any strides, for elementwise kernels and copies.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -50,6 +51,36 @@ void for_bits(int64_t bytes, F&& f) {
   f(uint8_t{});
 }
 
+/// So many elements, moved at once: their number is known to the compiler.
+template <int N>
+struct Piece {
+  template <class Bits>
+  static void copy(Bits* y, const Bits* x) {
+    std::copy_n(x, N, y);
+  }
+  template <class Bits>
+  static void fill(Bits* y, Bits x) {
+    std::fill_n(y, N, x);
+  }
+  /// Calls f(k) for pieces that begin at element k of a row of n >= N elements, and cover it. The
+  /// last one ends where the row ends: some of its elements may have been in the one before.
+  template <class F>
+  static void cover(int64_t n, F&& f) {
+    for (int64_t k = 0; k < n - N; k += N) f(k);
+    f(n - N);
+  }
+};
+
+/// Calls f(piece) with the longest piece, of at most 16 elements, that a row of n >= 1 holds.
+template <class F>
+void with_piece(int64_t n, F&& f) {
+  if (n >= 16) return f(Piece<16>());
+  if (n >= 8) return f(Piece<8>());
+  if (n >= 4) return f(Piece<4>());
+  if (n >= 2) return f(Piece<2>());
+  f(Piece<1>());
+}
+
 /// `count` rows of `size` elements, `next` elements from one row to the next, for N operands.
 template <int N>
 struct Rows {
@@ -96,11 +127,16 @@ struct StridedLoop {
   }
 
   /// If rows are shorter than `least`, makes the next dimension the innermost (the longest one, if
-  /// that is short, too), and returns how many elements each of its elements then stands for, and
-  /// their strides; else 1.
+  /// few elements lie along that), and returns how many elements each of its elements then stands
+  /// for, and their strides; else 1.
   int64_t take_short_rows(int64_t least, Offsets& inner);
 
   int64_t inner_stride(size_t operand) const { return strides[operand].back(); }
+  /// If a row repeats one element, or the next row is the same.
+  bool repeats(size_t operand) const {
+    const Shape& s = strides[operand];
+    return s.size() > 1 && (s.back() == 0 || s[s.size() - 2] == 0);
+  }
 
   /// Steps through the rows in order.
   struct Position {

@@ -133,12 +133,31 @@ void copy_transposed(Bits* y, const Bits* x, StridedLoop<2> loop, int64_t dim) {
   });
 }
 
-constexpr int64_t kShortRow = 9;  // shorter rows are copied column by column
+// Copies rows of `width` elements, which follow each other: to[k] = from[k], or *from for all.
+template <class T>
+void copy_short_rows(T* y, const T* x, const StridedLoop<2>& rows, int64_t width, bool repeated) {
+  const auto copy = [=, sy = rows.inner_stride(0), sx = rows.inner_stride(1)](auto offset,
+                                                                              int64_t n) {
+    with_piece(width, [=](auto piece) {  // its variables stay in registers
+      T* to = y + offset[0];
+      const T* from = x + offset[1];
+      for (int64_t i = 0; i < n; ++i, to += sy, from += sx) {
+        if (repeated) {
+          const T element = *from;
+          piece.cover(width, [&](int64_t k) { piece.fill(to + k, element); });
+        } else {
+          piece.cover(width, [&](int64_t k) { piece.copy(to + k, from + k); });
+        }
+      }
+    });
+  };
+  rows.for_each_row(copy, kGrain / width);
+}
 
 // Copies rows of `width` elements: a column of some rows, then the next one.
 template <class T>
-void copy_short_rows(T* y, const T* x, const StridedLoop<2>& rows, int64_t width,
-                     const std::array<int64_t, 2>& next_column) {
+void copy_columns(T* y, const T* x, const StridedLoop<2>& rows, int64_t width,
+                  const std::array<int64_t, 2>& next_column) {
   const auto copy = [=, sy = rows.inner_stride(0), sx = rows.inner_stride(1)](auto offset,
                                                                               int64_t left) {
     T* to = y + offset[0];
@@ -157,13 +176,19 @@ void copy_short_rows(T* y, const T* x, const StridedLoop<2>& rows, int64_t width
   rows.for_each_row(copy, kGrain / width);
 }
 
+constexpr int64_t kShortRow = 33;     // shorter rows that are contiguous are copied in pieces,
+constexpr int64_t kShortColumns = 9;  // and others that are shorter than this, column by column
+
 // Copies elements of one dtype. Long rows that are contiguous, of one value, reversed (flip), or of
 // every second element, have faster loops than others.
 template <class T>
 void copy_rows(T* y, const T* x, StridedLoop<2> loop) {
+  const bool repeated = loop.inner_stride(1) == 0,
+             in_pieces = loop.inner_stride(0) == 1 && (repeated || loop.inner_stride(1) == 1);
   std::array<int64_t, 2> next_column{};
-  const int64_t width = loop.take_short_rows(kShortRow, next_column);
-  if (width > 1) return copy_short_rows(y, x, loop, width, next_column);
+  const int64_t width = loop.take_short_rows(in_pieces ? kShortRow : kShortColumns, next_column);
+  if (width > 1 && in_pieces) return copy_short_rows(y, x, loop, width, repeated);
+  if (width > 1) return copy_columns(y, x, loop, width, next_column);
   const int64_t sy = loop.inner_stride(0), sx = loop.inner_stride(1);
   loop.for_each_row([=](auto offset, int64_t n) {
     T* to = y + offset[0];

@@ -805,7 +805,7 @@ Tensor some_view(std::mt19937& random, const Shape& shape, DType dtype) {
   Shape sizes = shape;
   const int64_t a = random() % 3, b = random() % 3, gap = random() % 3, once = random() % 3;
   const bool gaps = chance(2), repeated = chance(3);
-  if (repeated) sizes[once] = 1;
+  if (repeated) sizes[once] = sizes[chance(2) ? 0 : once] = 1;
   if (gaps) sizes[gap] *= 2;
   std::swap(sizes[a], sizes[b]);
   Tensor x = (randn(sizes, f64) * 3).to(dtype).transpose(a, b);
