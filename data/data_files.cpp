@@ -142,7 +142,7 @@ std::string said_of_folders(const Paths& others) {
   Paths folders;
   std::error_code unknown;
   for (const fs::path& other : others)
-    if (fs::is_directory(other, unknown) && !fs::is_empty(other, unknown)) folders.push_back(other);
+    if (has_folder(other) && !fs::is_empty(other, unknown)) folders.push_back(other);
   if (folders.empty()) return "";
   std::sort(folders.begin(), folders.end());
   const TextParts parts = parts_of(folders);
@@ -258,8 +258,7 @@ void check_readable(const Paths& files) {
 // How a file begins that can be read again; empty if it is packed, or no text.
 std::string begin_of(const fs::path& file) {
   constexpr size_t kLongest = 1 << 16;
-  std::error_code unknown;
-  if (!fs::is_regular_file(file, unknown)) return "";
+  if (!has_file(file)) return "";
   try {
     return std::string(TextFile(file).view().substr(0, kLongest));
   } catch (const Error&) {
@@ -295,8 +294,7 @@ DataFiles files_of(const std::vector<std::string>& names, bool as_val) {
   DataFiles all;
   for (const std::string& name : names) {
     DataFiles found{{name}, {}, false, false, ""};
-    std::error_code unknown;
-    if (fs::is_directory(name, unknown)) {
+    if (has_folder(name)) {
       found = files_of_folder(name);
     } else if (name == kPreparedFile) {
       found.train = {fs::path(".") / name};
@@ -324,8 +322,7 @@ std::string said_of_val_beside(const fs::path& train) {
   const size_t at = name.rfind("train");
   if (at == std::string::npos) return "";
   const std::string val = (train.parent_path() / name.replace(at, 5, "val")).string();
-  std::error_code unknown;
-  if (!fs::is_regular_file(val, unknown)) return "";
+  if (!has_file(val)) return "";
   return val + " is left out (--val_data " + for_shell(val) + " validates on it)";
 }
 
@@ -431,7 +428,7 @@ std::string said_of_same(const Paths& train, const Paths& val) {
     for (const fs::path& file : *files) {
       std::error_code unknown;
       const fs::path name = fs::canonical(file, unknown);
-      if (unknown || !fs::is_regular_file(name, unknown) || seen.insert(name).second) continue;
+      if (unknown || !has_file(name) || seen.insert(name).second) continue;
       return typed(file) + (files == &val ? " is both trained on and validated on: its validation "
                                             "loss says nothing of other text"
                                           : " is named twice, and is read twice");
@@ -462,8 +459,7 @@ std::string said_of_fields(const Paths& texts) {
 }
 
 void check_is_name(const std::string& name) {
-  std::error_code unknown;
-  if (fs::exists(name, unknown)) return;
+  if (has_path(name)) return;
   const auto fail = [&](const char* why) {
     detail::fail({name, ": there is no such file; ", why});
   };
@@ -476,9 +472,7 @@ void check_is_name(const std::string& name) {
 }
 
 void check_no_run(const fs::path& folder) {
-  std::error_code unknown;
-  INK_CHECK(!fs::exists(folder / "metrics.jsonl", unknown) || !fs::exists(folder / "ckpt", unknown),
-            folder.string(),
+  INK_CHECK(!has_path(folder / "metrics.jsonl") || !has_path(folder / "ckpt"), folder.string(),
             ": this is the folder of a run; expected texts. Those that it wrote "
             "are in its folder samples");
 }
@@ -489,12 +483,10 @@ void check_no_ids(const fs::path& file) {
 }
 
 Paths files_by_pattern(const fs::path& name) {
-  std::error_code unknown;
-  if (name.filename().string().find_first_of("*?") == std::string::npos ||
-      fs::exists(name, unknown))
+  if (name.filename().string().find_first_of("*?") == std::string::npos || has_path(name))
     return {};
   const fs::path folder = name.has_parent_path() ? name.parent_path() : ".";
-  if (!fs::is_directory(folder, unknown)) check_is_name(name.string());
+  if (!has_folder(folder)) check_is_name(name.string());
   Paths found = fitting(listed(folder).files, name.filename().c_str());
   if (found.empty()) check_is_name(name.string());
   INK_CHECK(!found.empty(), name.string(), ": expected files of this pattern, found none");
@@ -502,8 +494,7 @@ Paths files_by_pattern(const fs::path& name) {
 }
 
 Paths ids_of_folder(const fs::path& folder) {
-  std::error_code unknown;
-  if (!fs::is_directory(folder, unknown)) return {};
+  if (!has_folder(folder)) return {};
   const Paths files = listed(folder).files, vals = known_ids(files, "val");
   Paths ids = known_ids(files, "train");
   ids.insert(ids.end(), vals.begin(), vals.end());
@@ -540,8 +531,7 @@ DataFiles data_files(const std::vector<std::string>& data, const std::vector<std
 
 std::shared_ptr<const Tokenizer> vocabulary_beside(const fs::path& file) {
   const fs::path meta = file.parent_path() / "meta.pkl";
-  std::error_code unknown;
-  if (!fs::exists(meta, unknown)) return nullptr;
+  if (!has_path(meta)) return nullptr;
   return std::make_shared<CharTokenizer>(characters_of_meta(meta));
 }
 

@@ -8,6 +8,7 @@
 
 #include <cerrno>
 #include <cstring>
+#include <system_error>
 #include <utility>
 
 #include "autograd/io/foreign.h"
@@ -69,6 +70,19 @@ std::span<const std::byte> map_all(const Descriptor& opened) {
 }
 
 }  // namespace
+
+bool has_path(const std::filesystem::path& name) {
+  std::error_code unknown;
+  return std::filesystem::exists(name, unknown);
+}
+bool has_file(const std::filesystem::path& name) {
+  std::error_code unknown;
+  return std::filesystem::is_regular_file(name, unknown);
+}
+bool has_folder(const std::filesystem::path& name) {
+  std::error_code unknown;
+  return std::filesystem::is_directory(name, unknown);
+}
 
 std::string read_file(const std::filesystem::path& file) {
   return read_all(Descriptor(file), file);

@@ -12,6 +12,12 @@
 
 namespace ink {
 
+/// Is there anything of this name? A regular file, or a link to one? A folder? What cannot be
+/// looked at is not there.
+bool has_path(const std::filesystem::path& name);
+bool has_file(const std::filesystem::path& name);
+bool has_folder(const std::filesystem::path& name);
+
 /// The bytes of a file. Throws if it is missing, unreadable, empty, a directory or a device.
 std::string read_file(const std::filesystem::path& file);
 

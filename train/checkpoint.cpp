@@ -338,8 +338,7 @@ LoadedCheckpoint load_checkpoint(const fs::path& out_dir, const std::string& nam
       reasons += std::string("\n  ") + error.what();
     }
   }
-  std::error_code ignored;
-  if (reasons.empty() && fs::exists(out_dir / kState, ignored))
+  if (reasons.empty() && has_path(out_dir / kState))
     throw Error("load_checkpoint: " + out_dir.string() +
                 " is a checkpoint itself; name the folder that it is in, or no checkpoint in it");
   if (!checkpoint_exists(out_dir, name))
@@ -390,13 +389,13 @@ static bool is_foreign(const fs::path& file) {
 std::string foreign_weights(const fs::path& path) {
   std::error_code ignored;
   fs::path found;
-  if (fs::is_regular_file(path, ignored)) {
+  if (has_file(path)) {
     const fs::path folder = path.has_parent_path() ? path.parent_path() : ".";
-    if (fs::exists(folder / kState, ignored) && is_ours(folder))
+    if (has_path(folder / kState) && is_ours(folder))
       return path.string() + " is a file of a checkpoint; name its folder, " +
              for_shell(folder.string());
     if (is_foreign(path)) found = path;
-  } else if (fs::is_directory(path, ignored) && !is_ours(path)) {
+  } else if (has_folder(path) && !is_ours(path)) {
     for (fs::directory_iterator at(path, ignored), end; at != end; at.increment(ignored)) {
       const fs::path& file = at->path();  // the first by name, whatever their order
       if (is_foreign(file) && (found.empty() || file < found)) found = file;

@@ -19,10 +19,7 @@ namespace ink {
 namespace {
 
 // A pipe can be read once.
-bool is_pipe(const std::filesystem::path& file) {
-  std::error_code unknown;
-  return !is_regular_file(file, unknown);
-}
+bool is_pipe(const std::filesystem::path& file) { return !has_file(file); }
 
 // The characters of a text that a tokenizer does not know, up to twenty; none of other data.
 std::string unknown_characters(const TrainConfig& config, const Tokenizer& tokenizer) {

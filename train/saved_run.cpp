@@ -172,9 +172,7 @@ Place place_of(const std::filesystem::path& named) {
   const fs::path folder = (named / "").parent_path();  // without the last '/'
   if (checkpoint_exists(folder, kBestCheckpoint)) return {folder, kBestCheckpoint};
   const Place last{folder, kLastCheckpoint};
-  std::error_code ignored;
-  if (checkpoint_exists(folder, last.name) || !fs::is_regular_file(folder / "config.json", ignored))
-    return last;
+  if (checkpoint_exists(folder, last.name) || !has_file(folder / "config.json")) return last;
   const fs::path path = folder.filename().string()[0] == '.' ? fs::canonical(folder) : folder;
   const Place itself{path.has_parent_path() ? path.parent_path() : ".", path.filename().string()};
   return checkpoint_exists(itself.out_dir, itself.name) ? itself : last;

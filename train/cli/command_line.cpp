@@ -31,6 +31,7 @@
 #include "autograd/io/atomic_file.h"
 #include "autograd/io/log.h"
 #include "data/data_files.h"
+#include "data/file.h"
 #include "train/cli/console.h"
 #include "train/cli/other_names.h"
 #include "train/cli/signals.h"
@@ -269,8 +270,7 @@ void check_not_read(const char* option, const std::string& file,
                     const std::vector<std::filesystem::path>& read) {
   std::error_code ignored;
   for (const std::filesystem::path& other : read)
-    if (std::filesystem::is_regular_file(other, ignored) &&
-        std::filesystem::equivalent(file, other, ignored))
+    if (has_file(other) && std::filesystem::equivalent(file, other, ignored))
       throw UsageError(
           fmt::format("{}: the command reads {}, and would replace it; choose another name", option,
                       printable(file, 200)));
@@ -288,8 +288,8 @@ void write_output(const char* option, const std::string& file, const std::string
 void check_folder(const char* option, const std::string& name) {
   std::error_code unknown;
   const bool is_link = std::filesystem::is_symlink(name, unknown),
-             is_there = std::filesystem::exists(name, unknown) || is_link;
-  if (is_there && !std::filesystem::is_directory(name, unknown))
+             is_there = has_path(name) || is_link;
+  if (is_there && !has_folder(name))
     throw UsageError(
         fmt::format("{}: expected a folder, {} is none", option, printable(name, 200)));
 }

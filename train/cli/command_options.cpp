@@ -416,9 +416,7 @@ void CommandOptions::Parser::take(const GivenOption& one) const {
     check_foreign_value(one, command);
     throw UsageError(error.what());
   }
-  std::error_code ignored;
-  if (one.option->takes_any && !std::filesystem::exists(one.values.back(), ignored))
-    check_foreign_value(one, command);
+  if (one.option->takes_any && !has_path(one.values.back())) check_foreign_value(one, command);
 }
 
 // The words that belong to no option are the command's own arguments, in order.
@@ -439,18 +437,16 @@ void CommandOptions::Parser::take_own(const Arguments& own) const {
 // What a word may have been meant for, where it belongs to no option.
 std::string CommandOptions::Parser::option_for(const std::string& word) const {
   constexpr std::array settings{".yaml", ".yml", ".json", ".ini", ".cfg"};
-  std::error_code ignored;
   const std::filesystem::path path = word;
-  const bool is_file = std::filesystem::is_regular_file(path, ignored);
+  const bool is_file = has_file(path);
   const auto is_ending = [&](const char* ending) { return path.extension() == ending; };
   if (is_file && config != nullptr && std::any_of(settings.begin(), settings.end(), is_ending))
     return "; a config file has lines NAME = VALUE, and its name ends with .py or .toml";
   if (config == nullptr && is_config_file(word))
     return fmt::format("; {} reads no config file: type its settings as options", command);
-  if (find("out_dir") != nullptr && std::filesystem::exists(path / kLastCheckpoint, ignored))
+  if (find("out_dir") != nullptr && has_path(path / kLastCheckpoint))
     return "; to name this run, say --out_dir before it";
-  if (find("data") != nullptr && std::filesystem::exists(path, ignored))
-    return "; to read this text, say --data before it";
+  if (find("data") != nullptr && has_path(path)) return "; to read this text, say --data before it";
   if (find("start") == nullptr) return "";
   return given.count(find("start")) > 0 ? "; a text of several words stands in quotes, as in "
                                           "--start 'One day'"
@@ -796,8 +792,7 @@ bool CommandOptions::parse(const Arguments& arguments, bool first) {
   if (dataset != holds.end() && holds.count(folder.option) == 0) {
     folder.label = dataset->second->label;
     folder.values = {"data/" + dataset->second->values.back()};
-    std::error_code ignored;
-    if (std::filesystem::is_directory(folder.values[0], ignored)) {
+    if (has_folder(folder.values[0])) {
       parser.taken.emplace_back(folder.label, "--data " + for_shell(folder.values[0]));
       holds[folder.option] = &folder;
     }

@@ -12,6 +12,7 @@
 
 #include "autograd/base/text.h"
 #include "autograd/io/foreign.h"
+#include "data/file.h"
 #include "train/checkpoint.h"
 #include "train/cli/command_line.h"
 #include "train/cli/console.h"
@@ -40,16 +41,15 @@ nlohmann::ordered_json read(const std::string& folder) {
 void check_is_run(const std::string& folder) {
   const std::filesystem::path file = std::filesystem::path(folder) / kMetricsFile;
   std::error_code ignored;
-  if (!std::filesystem::exists(file, ignored)) {
+  if (!has_path(file)) {
     const Place place = place_of(folder);
     INK_CHECK(!checkpoint_exists(place.out_dir, place.name), printable(folder, 200),
               " holds a checkpoint, and no ", kMetricsFile,
               ", the log that a report shows; name the folder of its run, or let it write: ",
               typed("sample " + option_typed("--out_dir", folder)));
   }
-  INK_CHECK(std::filesystem::exists(file, ignored), "there is no run in ", printable(folder, 200),
-            ", which has no ", kMetricsFile,
-            "; to make one: ", typed("train " + option_typed("--out_dir", folder)));
+  INK_CHECK(has_path(file), "there is no run in ", printable(folder, 200), ", which has no ",
+            kMetricsFile, "; to make one: ", typed("train " + option_typed("--out_dir", folder)));
   if (std::filesystem::file_size(file, ignored) != 0) return;
   INK_CHECK(!is_locked(folder), "the run in ", printable(folder, 200),
             " has not logged a line yet; wait for its first");

@@ -5,11 +5,9 @@
 #include <chrono>
 #include <cstdint>
 #include <filesystem>
-#include <functional>
 #include <iostream>
 #include <iterator>
 #include <string>
-#include <system_error>
 #include <vector>
 
 #include "autograd/io/atomic_file.h"
@@ -35,8 +33,7 @@ std::string text_of(const std::string& file) {
     const std::string text{std::istreambuf_iterator<char>(std::cin), {}};
     return text.substr(byte_order_mark(text));
   }
-  std::error_code ignored;
-  INK_CHECK(std::filesystem::exists(file, ignored), "text: there is no file ", printable(file, 60),
+  INK_CHECK(has_path(file), "text: there is no file ", printable(file, 60),
             "; a text itself comes from a pipe");
   return read_text(file);
 }

@@ -23,6 +23,7 @@
 #include "autograd/io/log.h"
 #include "autograd/memory/device_backend.h"
 #include "data/data_files.h"
+#include "data/file.h"
 #include "data/tasks.h"
 #include "train/checkpoint.h"
 #include "train/cli/check_steps.h"
@@ -735,8 +736,7 @@ int train(const Arguments& arguments) {
   if (starts) saved = load_start_for(config, arguments, options, console);
   if (!resumes) check_usage(config);
   if (!resumes && !options.unused.empty()) throw UsageError(options.unused);
-  std::error_code ignored;
-  const bool was_there = std::filesystem::exists(config.out_dir, ignored);
+  const bool was_there = has_path(config.out_dir);
   std::optional<OutFolder> folder;  // first of all: another run may be saving there
   if (trains && leads) folder.emplace(config, options.names_out_dir, options.overwrite);
   if (resumes) {  // its config in place of the defaults
