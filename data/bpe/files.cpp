@@ -147,21 +147,13 @@ bool read_normalizer(const json& normalizer) {
   return !parts.empty() && read_normalizer(parts[0]);
 }
 
+constexpr const char* kBehaviors[] = {"Isolated", "Removed", "MergedWithPrevious", "MergedWithNext",
+                                      "Contiguous"};  // as in Behavior
+
 Behavior behavior_of(const json& name) {
-  const std::pair<const char*, Behavior> all[] = {
-      {"Isolated", Behavior::isolated},
-      {"Removed", Behavior::removed},
-      {"MergedWithPrevious", Behavior::merged_with_previous},
-      {"MergedWithNext", Behavior::merged_with_next},
-      {"Contiguous", Behavior::contiguous}};
-  for (const auto& [known, behavior] : all)
-    if (name == known) return behavior;
-  refuse_field("pre_tokenizer.behavior", name);
-}
-const char* name_of(Behavior behavior) {
-  constexpr const char* names[] = {"Isolated", "Removed", "MergedWithPrevious", "MergedWithNext",
-                                   "Contiguous"};
-  return names[static_cast<size_t>(behavior)];
+  const auto* found = std::find(std::begin(kBehaviors), std::end(kBehaviors), name);
+  if (found == std::end(kBehaviors)) refuse_field("pre_tokenizer.behavior", name);
+  return static_cast<Behavior>(found - std::begin(kBehaviors));
 }
 
 std::string literal(const std::string& text) {
@@ -492,47 +484,34 @@ std::string BpeTokenizer::to_json() const {
   std::sort(in_order.begin(), in_order.end(), [](auto& a, auto& b) { return a.id < b.id; });
   for (const AddedToken& token : in_order) {
     vocab[token.text] = token.id;  // from where tokenizers takes it
-    added.push_back({{"id", token.id},
-                     {"content", token.text},
-                     {"single_word", false},
-                     {"lstrip", false},
-                     {"rstrip", false},
-                     {"normalized", token.late},
-                     {"special", token.special}});
+    json one = json::parse(R"({"single_word": false, "lstrip": false, "rstrip": false})");
+    one.update({{"id", token.id},
+                {"content", token.text},
+                {"normalized", token.late},
+                {"special", token.special}});
+    added.push_back(std::move(one));
   }
   for (const bpe::Cut& cut : splitter_.cuts())
     cuts.push_back({{"type", "Split"},
                     {"pattern", {{"Regex", cut.regex}}},
-                    {"behavior", bpe::name_of(cut.behavior)},
+                    {"behavior", bpe::kBehaviors[static_cast<size_t>(cut.behavior)]},
                     {"invert", cut.invert}});
-  cuts.push_back({{"type", "ByteLevel"},
-                  {"add_prefix_space", false},
-                  {"trim_offsets", true},
-                  {"use_regex", false}});
-  return json{{"version", "1.0"},
-              {"truncation", nullptr},
-              {"padding", nullptr},
-              {"added_tokens", added},
-              {"normalizer", nfc_ ? json{{"type", "NFC"}} : json()},
-              {"pre_tokenizer", {{"type", "Sequence"}, {"pretokenizers", cuts}}},
-              {"post_processor", nullptr},
-              {"decoder",
-               {{"type", "ByteLevel"},
-                {"add_prefix_space", true},
-                {"trim_offsets", true},
-                {"use_regex", true}}},
-              {"model",
-               {{"type", "BPE"},
-                {"dropout", nullptr},
-                {"unk_token", nullptr},
-                {"continuing_subword_prefix", nullptr},
-                {"end_of_word_suffix", nullptr},
-                {"fuse_unk", false},
-                {"byte_fallback", false},
-                {"ignore_merges", merges_.whole_first()},
-                {"vocab", vocab},
-                {"merges", list}}}}
-      .dump();
+  json all = json::parse(R"({
+    "version": "1.0", "truncation": null, "padding": null, "post_processor": null,
+    "pre_tokenizer": {"type": "Sequence"},
+    "decoder": {"type": "ByteLevel", "add_prefix_space": true, "trim_offsets": true,
+                "use_regex": true},
+    "model": {"type": "BPE", "dropout": null, "unk_token": null, "continuing_subword_prefix": null,
+              "end_of_word_suffix": null, "fuse_unk": false, "byte_fallback": false}
+  })");
+  cuts.push_back(all["decoder"]);
+  cuts.back().update({{"add_prefix_space", false}, {"use_regex", false}});
+  all["added_tokens"] = std::move(added);
+  all["normalizer"] = nfc_ ? json{{"type", "NFC"}} : json();
+  all["pre_tokenizer"]["pretokenizers"] = std::move(cuts);
+  all["model"].update(
+      {{"ignore_merges", merges_.whole_first()}, {"vocab", vocab}, {"merges", list}});
+  return all.dump();
 }
 
 }  // namespace ink
