@@ -53,25 +53,10 @@ bool tell(const FableGrammar& grammar, const Rule& rule, Memory& memory, Narrato
   return true;
 }
 
-/// The random numbers of a story: SplitMix64.
-class Stream {
- public:
-  Stream(uint64_t seed, uint64_t index) : state_(splitmix::mix(splitmix::mix(seed) + index)) {}
-
-  /// Uniform in [0, n), n > 0; the bias is below n / 2^64.
-  uint64_t below(uint64_t n) {
-    state_ += splitmix::kGamma;
-    return splitmix::below(n, splitmix::mix(state_));
-  }
-
- private:
-  uint64_t state_;
-};
-
 /// Chooses by chance and writes the text.
 class Writer {
  public:
-  Writer(FableSample& sample, size_t length, Stream stream)
+  Writer(FableSample& sample, size_t length, splitmix::Stream stream)
       : sample_(sample), length_(length), stream_(stream) {}
 
   std::string_view text() const { return sample_.text; }
@@ -106,7 +91,7 @@ class Writer {
  private:
   FableSample& sample_;
   size_t length_;
-  Stream stream_;
+  splitmix::Stream stream_;
 };
 
 /// Follows a text, stops where it ends, and then knows what can come next.
@@ -191,7 +176,7 @@ FableSample Fables::sample(uint64_t seed, uint64_t index, int64_t length) const 
   FableSample result;
   result.text.reserve(size + 64);
   result.best_possible.reserve(size + 64);
-  Writer writer(result, size, Stream(seed, index));
+  Writer writer(result, size, splitmix::Stream(splitmix::mix(splitmix::mix(seed) + index)));
   if (size > 0) tell_all(*grammar_, writer);
   result.text.resize(size);
   result.best_possible.resize(size);

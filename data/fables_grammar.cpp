@@ -42,8 +42,12 @@ std::string unescape(std::string_view text) {
   return plain;
 }
 
-bool is_prefix(const std::string& prefix, const std::string& text) {
-  return text.compare(0, prefix.size(), prefix) == 0;
+// Calls f(part) for the parts of all rules.
+template <class F>
+void for_each_part(const std::vector<Rule>& rules, F f) {
+  for (const Rule& rule : rules)
+    for (const Alternative& alternative : rule.alternatives)
+      for (const Part& part : alternative.parts) f(part);
 }
 
 }  // namespace
@@ -124,13 +128,9 @@ Part FableGrammar::parse_reference(std::string_view source) {
 void FableGrammar::check_used() const {
   std::vector<bool> used(rules.size());
   used[0] = true;
-  for (const Rule& rule : rules) {
-    for (const Alternative& alternative : rule.alternatives) {
-      for (const Part& part : alternative.parts) {
-        if (part.kind == Part::kRule) used[part.rule] = true;
-      }
-    }
-  }
+  for_each_part(rules, [&](const Part& part) {
+    if (part.kind == Part::kRule) used[part.rule] = true;
+  });
   for (size_t i = 0; i < rules.size(); ++i) {
     INK_CHECK(used[i], "fables: rule ", rules[i].name, " is never used");
   }
@@ -203,7 +203,7 @@ void FableGrammar::check_choice(const Rule& rule) const {
   // In sorted order, the texts that begin with a text come right after it.
   std::sort(leads.begin(), leads.end());
   for (size_t i = 1; i < leads.size(); ++i) {
-    INK_CHECK(!is_prefix(leads[i - 1], leads[i]), "fables: rule ", rule.name, " is ambiguous: '",
+    INK_CHECK(!leads[i].starts_with(leads[i - 1]), "fables: rule ", rule.name, " is ambiguous: '",
               leads[i - 1], "' begins '", leads[i], "'");
   }
 }
@@ -211,14 +211,10 @@ void FableGrammar::check_choice(const Rule& rule) const {
 // Everything that can be remembered there.
 std::vector<std::string> FableGrammar::values(int memory) const {
   std::set<std::string> found;
-  for (const Rule& rule : rules) {
-    for (const Alternative& alternative : rule.alternatives) {
-      for (const Part& part : alternative.parts) {
-        if (part.kind != Part::kRule || part.memory != memory) continue;
-        for (std::string& text : texts(rules[part.rule])) found.insert(std::move(text));
-      }
-    }
-  }
+  for_each_part(rules, [&](const Part& part) {
+    if (part.kind != Part::kRule || part.memory != memory) return;
+    for (std::string& text : texts(rules[part.rule])) found.insert(std::move(text));
+  });
   return {found.begin(), found.end()};
 }
 

@@ -20,4 +20,15 @@ inline uint64_t below(uint64_t n, uint64_t bits) {
   return static_cast<uint64_t>(static_cast<Wide>(bits) * n >> 64);
 }
 
+/// Random numbers in a row: SplitMix64 from a state on.
+class Stream {
+ public:
+  explicit Stream(uint64_t state) : state_(state) {}
+  /// Uniform in [0, n), n > 0.
+  uint64_t below(uint64_t n) { return splitmix::below(n, mix(state_ += kGamma)); }
+
+ private:
+  uint64_t state_;
+};
+
 }  // namespace ink::splitmix

@@ -22,33 +22,22 @@ struct TaskDataset::Question {
   }
 };
 
-namespace tasks {
-
 // Random numbers of one row.
-class Draws {
+class TaskDataset::Draws : public splitmix::Stream {
  public:
   Draws(uint64_t seed, uint64_t index)
-      : state_(splitmix::mix(splitmix::mix(seed + splitmix::kGamma) + index * splitmix::kGamma)) {}
-  int64_t below(size_t n) {
-    state_ += splitmix::kGamma;
-    return static_cast<int64_t>(splitmix::below(n, splitmix::mix(state_)));
-  }
-
- private:
-  uint64_t state_;
+      : Stream(splitmix::mix(splitmix::mix(seed + splitmix::kGamma) + index * splitmix::kGamma)) {}
 };
-
-}  // namespace tasks
 
 namespace {
 
-using tasks::Draws;
+using Draws = TaskDataset::Draws;
 using Question = TaskDataset::Question;
 
 // `count` characters, each of them as likely as any other.
 void add_any(Question& question, Draws& draws, int64_t count, std::string_view characters) {
   for (int64_t i = 0; i < count; ++i)
-    question.add(characters[static_cast<size_t>(draws.below(characters.size()))],
+    question.add(characters[draws.below(characters.size())],
                  1 / static_cast<double>(characters.size()));
 }
 
@@ -104,7 +93,7 @@ Question brackets(Draws& draws, int64_t size) {
   for (int64_t i = 0; i < size; ++i) {
     const double p_open = open.empty() ? 1 : 0.5;
     if (open.empty() || draws.below(2) == 0) {
-      const auto which = static_cast<size_t>(draws.below(2));
+      const size_t which = draws.below(2);
       question.add(kOpening[which], p_open / 2);
       open += kClosing[which];
     } else {
@@ -130,7 +119,7 @@ bool is_kept(int64_t pair, double val_fraction) {
 
 Question modular_sum(Draws& draws, int64_t modulus, double val_fraction, bool validates) {
   int64_t pair;
-  do pair = draws.below(static_cast<size_t>(modulus * modulus));
+  do pair = static_cast<int64_t>(draws.below(static_cast<uint64_t>(modulus * modulus)));
   while (is_kept(pair, val_fraction) != validates);
   const auto numeral = [&](int64_t x) { return kNumerals[static_cast<size_t>(x % modulus)]; };
   const int64_t a = pair / modulus, b = pair % modulus;
@@ -146,7 +135,7 @@ struct TaskDataset::Kind {
   const char* name;
   int64_t usual_size, least_size, largest_size;
   std::string_view characters;
-  Question (*ask)(tasks::Draws&, int64_t size);  // null: modular addition
+  Question (*ask)(Draws&, int64_t size);  // null: modular addition
   const char* to_learn;
 };
 

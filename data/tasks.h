@@ -33,6 +33,7 @@ class TaskDataset final : public FreshDataset {
 
   struct Kind;      // a task
   struct Question;  // one of it
+  class Draws;      // random numbers of a row
 
  private:
   bool has_answers() const override { return true; }
