@@ -12,14 +12,6 @@
 namespace ink {
 namespace {
 
-// "1,234.5" of "1234.5"
-std::string with_separators(std::string text) {
-  for (auto at = std::ssize(text.substr(0, text.find('.'))) - 3; at > 0 && text[at - 1] != '-';
-       at -= 3)
-    text.insert(static_cast<size_t>(at), 1, ',');
-  return text;
-}
-
 // "1.25" of "1.2500"
 std::string without_zeros(std::string text) {
   if (text.find('.') == text.npos) return text;
@@ -29,6 +21,13 @@ std::string without_zeros(std::string text) {
 }
 
 }  // namespace
+
+std::string with_separators(std::string text) {
+  for (auto at = std::ssize(text.substr(0, text.find('.'))) - 3; at > 0 && text[at - 1] != '-';
+       at -= 3)
+    text.insert(static_cast<size_t>(at), 1, ',');
+  return text;
+}
 
 std::string short_number(double x, int digits, bool power) {
   if (x == 0 || x == 1 || !std::isfinite(x)) return fmt::format("{:g}", x);

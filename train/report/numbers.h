@@ -12,6 +12,9 @@ namespace ink {
 /// power of ten in any case.
 std::string short_number(double x, int digits = 4, bool power = false);
 
+/// "1,234.5" of "1234.5".
+std::string with_separators(std::string text);
+
 /// A loss or norm with so many decimals, and from a million on as a power of ten, too: 2.3026,
 /// 4.6117e+18. NaN has no sign.
 std::string fixed_number(double x, int decimals = 4);

@@ -42,9 +42,8 @@ std::optional<Json> parsed(const std::string& text) {
   }
 }
 std::string text_of(const fs::path& file) {
-  std::error_code unknown;
   try {
-    return fs::exists(file, unknown) ? read_file(file) : "";
+    return has_path(file) ? read_file(file) : "";
   } catch (const Error&) {
     return "";
   }
@@ -155,14 +154,11 @@ void add_times(Json& run, const MetricsTable& lines) {
 }  // namespace
 
 std::string model_text(const TrainConfig& config, const LanguageModel& model) {
-  std::string parameters = std::to_string(model.num_parameters());  // 421376 as 421,376
-  for (auto at = std::ssize(parameters) - 3; at > 0; at -= 3)
-    parameters.insert(static_cast<size_t>(at), 1, ',');
   const GPTConfig& sizes = model.config;
   return fmt::format("{}: {}, {}, {} wide, context {}, vocabulary {}; {} parameters",
                      config.model == "gpt" ? "GPT" : config.model, counted(sizes.n_layer, "layer"),
                      counted(sizes.n_head, "head"), sizes.n_embd, sizes.block_size,
-                     sizes.vocab_size, parameters);
+                     sizes.vocab_size, with_separators(std::to_string(model.num_parameters())));
 }
 
 std::string time_text() {
