@@ -19,6 +19,7 @@
 
 #include "autograd/basic_ops.h"
 #include "autograd/engine/observer.h"
+#include "train/flow/flow.h"
 #include "train/trainer.h"
 
 namespace ink {
@@ -90,9 +91,7 @@ class Recorder : public Observer {
 
  private:
   Tensor value_of(const Tensor& y) const {
-    const ContextGuard guard;
-    context().observers.clear();
-    context().grad_enabled = false;
+    const Unseen unseen;
     return weights_.count(y.storage().get()) > 0 ? y.clone() : y.detach();
   }
 
@@ -106,9 +105,7 @@ Recorder run_step(Trainer& trainer) {
   for (auto [name, parameter] : trainer.model().named_parameters())
     hooks.push_back(
         parameter.register_post_accumulate_grad_hook([&recorder, key = name](const Tensor& p) {
-          const ContextGuard guard;
-          context().observers.clear();
-          context().grad_enabled = false;
+          const Unseen unseen;
           recorder.gradients[key] = p.grad().clone();
         }));
   {

@@ -15,6 +15,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "autograd/base/context.h"
 #include "autograd/engine/observer.h"
 #include "nn/module.h"
 
@@ -43,6 +44,17 @@ struct FlowOp {
 
   /// "h.0.attn.c_attn linear"; just "add" for an op of the model itself.
   std::string title() const { return module.empty() ? name : module + " " + name; }
+};
+
+/// While it lives, the ops of this thread are neither observed nor recorded.
+struct Unseen {
+  Unseen() {
+    context().observers.clear();
+    context().grad_enabled = false;
+  }
+
+ private:
+  ContextGuard guard_;
 };
 
 /// Lists the ops of the calling thread while it is observed. An op that reads parameters belongs to

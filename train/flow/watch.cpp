@@ -18,15 +18,6 @@ namespace {
 constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
 constexpr double kFlat = 0.03;  // a slope
 
-// Calls f, whose ops are neither observed nor recorded.
-template <class F>
-void unseen(F&& f) {
-  const ContextGuard guard;
-  context().observers.clear();
-  context().grad_enabled = false;
-  f();
-}
-
 using Nonlinearity = std::function<Tensor(const Tensor&)>;
 
 // The nonlinearities that can be saturated, by the names of their ops.
@@ -75,10 +66,11 @@ class Watch : public Flow {
       if (outputs.size() > 1) stats.name += " output " + std::to_string(i);
       if (op.name == "add_layer_norm" || op.name == "add_rms_norm")
         stats.name = op.module + (i == 0 ? " residual" : "");
-      unseen([&] {
+      {
+        const Unseen unseen;
         measure(stats, outputs[i]);
         if (f && op.name != "gelu_linear") stats.saturated = share_saturated(*f, inputs[0]);
-      });
+      }
       activations.push_back(stats);
       hook(outputs[i], activations.size() - 1);
     }
@@ -94,18 +86,16 @@ class Watch : public Flow {
     const size_t dot = op.module.rfind('.');
     stats.name = dot == std::string::npos ? "gelu" : op.module.substr(0, dot) + " gelu";
     stats.op = "gelu";
-    unseen([&] {
-      measure(stats, f(x));
-      stats.saturated = share_saturated(f, x);
-    });
+    const Unseen unseen;
+    measure(stats, f(x));
+    stats.saturated = share_saturated(f, x);
     activations.push_back(stats);
   }
 
   void hook(Tensor y, size_t index) {
     y.register_hook([this, index](const Tensor& dy) -> Tensor {
-      unseen([&] {
-        activations[index].grad_std = std::sqrt(var_mean(dy.to(f32), {}, 0).first.item());
-      });
+      const Unseen unseen;
+      activations[index].grad_std = std::sqrt(var_mean(dy.to(f32), {}, 0).first.item());
       return {};
     });
   }

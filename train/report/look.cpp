@@ -6,7 +6,6 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
-#include <string_view>
 #include <utility>
 
 #include "autograd/fused_ops.h"
@@ -39,10 +38,6 @@ struct LookStep {
 };
 
 constexpr const char* kStream = "residual stream";
-
-bool ends_with(std::string_view text, std::string_view end) {
-  return text.size() >= end.size() && text.substr(text.size() - end.size()) == end;
-}
 
 // A row for each of T tokens: (1, H, T, d) -> (T, H d), the heads side by side, and (1, T, ...) ->
 // (T, ...). Nothing if no dimension is of tokens.
@@ -77,9 +72,7 @@ class Looked : public Flow {
  private:
   void listed(const FlowOp& op, const std::vector<Tensor>& inputs,
               const std::vector<Tensor>& outputs) override {
-    const ContextGuard guard;
-    context().observers.clear();
-    context().grad_enabled = false;
+    const Unseen unseen;
     steps.push_back({op.module, op.name, {}, {}});
     for (const FlowOp::Input& input : op.inputs)
       if (input.from >= 0) steps.back().from.push_back(input.from);
@@ -100,7 +93,7 @@ class Looked : public Flow {
     if (op.name == "add_layer_norm" || op.name == "add_rms_norm") {
       add(kStream, y);
       add("normed", outputs[1]);
-    } else if (ends_with(op.module, "attn.c_attn") && y.size(-1) == 3 * inputs[0].size(-1)) {
+    } else if (op.module.ends_with("attn.c_attn") && y.size(-1) == 3 * inputs[0].size(-1)) {
       const std::vector<Tensor> qkv = split(y, y.size(-1) / 3, -1);
       add("queries", qkv[0]);
       add("keys", qkv[1]);
