@@ -13,16 +13,13 @@
 #include "autograd/engine/observer.h"
 #include "autograd/io/serialize.h"
 #include "autograd/memory/device_backend.h"
+#include "train/cli/console.h"
 #include "train/memory.h"
 
 namespace ink {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-
-double milliseconds_since(Clock::time_point start) {
-  return std::chrono::duration<double, std::milli>(Clock::now() - start).count();
-}
 
 struct Sizes {
   int64_t B, T, L, H, C, V;
@@ -218,8 +215,8 @@ BenchResult run_bench(const BenchSetup& setup) {
     const Clock::time_point begin = Clock::now();
     for (int64_t k = 0; k < in_a_row; ++k) trainer->step();
     synchronize(device);
-    const double time = milliseconds_since(begin) / static_cast<double>(in_a_row);
-    if (i == 0) result.start = milliseconds_since(start);
+    const double time = 1000 * seconds_since(begin) / static_cast<double>(in_a_row);
+    if (i == 0) result.start = 1000 * seconds_since(start);
     if (i >= kWarmUp) result.times.push_back(time);
     if (setup.on_share && steps > 0)
       setup.on_share(static_cast<double>(result.times.size()) / static_cast<double>(steps));

@@ -17,12 +17,6 @@
 namespace ink {
 namespace {
 
-using Clock = std::chrono::steady_clock;
-
-double seconds_since(Clock::time_point start) {
-  return std::chrono::duration<double>(Clock::now() - start).count();
-}
-
 // A whole number in the environment; 0 if there is none.
 int64_t number(const char* variable) {
   const char* text = std::getenv(variable);
@@ -35,6 +29,10 @@ std::string host() {
 }
 
 }  // namespace
+
+double seconds_now() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
 
 double Processes::timeout() {
   const char* text = std::getenv("INKLING_PROCESS_TIMEOUT");
@@ -85,12 +83,12 @@ bool Processes::is_done(Transfer transfer, Device device) {
 // Yields at first, because a process may share its core with the one that it waits for; then it
 // sleeps.
 void Processes::wait(const std::function<bool(bool& moved)>& try_once, double patience) {
-  Clock::time_point last = Clock::now();
+  double last = seconds_now();
   for (int64_t tries = 0;; ++tries) {
     bool moved = false;
     if (try_once(moved)) return;
     if (moved) {
-      last = Clock::now(), tries = 0;
+      last = seconds_now(), tries = 0;
       continue;
     }
     if (tries < 2000) {
@@ -100,12 +98,12 @@ void Processes::wait(const std::function<bool(bool& moved)>& try_once, double pa
     std::this_thread::sleep_for(std::chrono::microseconds(tries < 10000 ? 20 : 500));
     if (tries % 16 != 0) continue;
     answer();
-    if (tell_interrupted && is_interrupted && seconds_since(last) > 0.3 && is_interrupted())
+    if (tell_interrupted && is_interrupted && seconds_now() - last > 0.3 && is_interrupted())
       std::exchange(tell_interrupted, {})();
     // One after the other, so that the first one to give up speaks for all.
     const double limit =
         patience * timeout() + 0.5 * static_cast<double>(std::min<int64_t>(rank_, 20));
-    if (seconds_since(last) < limit) continue;
+    if (seconds_now() - last < limit) continue;
     std::string names;
     for (const int64_t rank : silent()) names += (names.empty() ? "" : ", ") + std::to_string(rank);
     detail::fail({"waited ", static_cast<int64_t>(limit), " s for other processes; ",

@@ -123,6 +123,8 @@ class Processes {
   std::unique_ptr<DeviceLinks> links_;  // null until connect()
 };
 
+/// A clock's time.
+double seconds_now();
 /// With how many processes mpirun or srun started this one, and its number; 0 if they did not.
 int64_t launched_processes();
 int64_t launched_rank();

@@ -1,7 +1,6 @@
 #include "train/parallel/sum.h"
 
 #include <algorithm>
-#include <chrono>
 #include <cstring>
 #include <string>
 #include <utility>
@@ -53,10 +52,6 @@ void take_losses(const std::vector<std::string>& all, size_t skipped,
 }
 
 }  // namespace
-
-double seconds_now() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
 
 std::vector<int64_t> starts_in_sum(const std::vector<Tensor>& leaves) {
   std::vector<int64_t> starts{0};

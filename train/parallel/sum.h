@@ -61,8 +61,6 @@ class OrderedSum {
   Transfers from_below_, up_, from_above_, down_;
 };
 
-/// A clock's time.
-double seconds_now();
 /// Where each leaf begins in a sum of the gradients of all, and the end.
 std::vector<int64_t> starts_in_sum(const std::vector<Tensor>& leaves);
 
