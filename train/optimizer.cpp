@@ -382,33 +382,25 @@ void SGD::update(ParameterLists& parameters, const OptimizerStep& step) {
 
 // ---- by name
 
-// Options that a config gives to any optimizer with betas.
-template <class Options>
-static Options with_betas(const TrainConfig& c) {
+using Groups = std::vector<ParameterGroup>;
+
+// One with the options that a config gives to any optimizer with betas.
+template <class Own, class Options>
+static std::unique_ptr<Optimizer> with_betas(const Groups& groups, const TrainConfig& c) {
   Options options;
   options.lr = c.learning_rate;
   options.beta1 = c.beta1;
   options.beta2 = c.beta2;
   options.grad_clip = c.grad_clip;
-  return options;
+  return std::make_unique<Own>(groups, options);
 }
 
 static Registry<MakeOptimizer>& optimizers() {
-  using Groups = std::vector<ParameterGroup>;
   static Registry<MakeOptimizer> table(
       "optimizer",
-      {{"adamw",
-        [](const Groups& groups, const TrainConfig& c) {
-          return std::make_unique<AdamW>(groups, with_betas<AdamWOptions>(c));
-        }},
-       {"adam",
-        [](const Groups& groups, const TrainConfig& c) {
-          return std::make_unique<Adam>(groups, with_betas<AdamOptions>(c));
-        }},
-       {"lion",
-        [](const Groups& groups, const TrainConfig& c) {
-          return std::make_unique<Lion>(groups, with_betas<LionOptions>(c));
-        }},
+      {{"adamw", with_betas<AdamW, AdamWOptions>},
+       {"adam", with_betas<Adam, AdamOptions>},
+       {"lion", with_betas<Lion, LionOptions>},
        {"muon",
         [](const Groups& groups, const TrainConfig& c) {
           return std::make_unique<Muon>(groups, MuonOptions{.lr = c.learning_rate,
