@@ -72,10 +72,6 @@ std::vector<Lesson> walkthroughs() {
 
 namespace {
 
-bool begins(const std::string& line, const std::string& prefix) {
-  return line.compare(0, prefix.size(), prefix) == 0;
-}
-
 size_t indent_of(const std::string& line) {
   return std::min(line.find_first_not_of(' '), line.size());
 }
@@ -91,10 +87,10 @@ class Typesetter {
 
   std::vector<Piece> pieces() {
     size_t i = 0;
-    for (; i < lines_.size() && begins(lines_[i], "//"); ++i)
+    for (; i < lines_.size() && lines_[i].starts_with("//"); ++i)
       add(i == 0 ? Piece::title : Piece::prose,
           lines_[i].substr(std::min<size_t>(3, lines_[i].size())));
-    while (i < lines_.size() && !begins(lines_[i], "  // ---- ")) ++i;
+    while (i < lines_.size() && !lines_[i].starts_with("  // ---- ")) ++i;
     for (; i < lines_.size() && lines_[i] != "};" && !done_; ++i) set(i);
     std::string& end = pieces_.back().text;
     end.erase(end.find_last_not_of('\n') + 1);
@@ -104,16 +100,16 @@ class Typesetter {
  private:
   void set(size_t i) {
     const std::string& line = lines_[i];
-    if (begins(line, "  // ---- ")) {
+    if (line.starts_with("  // ---- ")) {
       done_ = ++step_ > steps_;
       if (!done_) add(Piece::title, line.substr(10));
-    } else if (begins(line, "  void step_")) {
+    } else if (line.starts_with("  void step_")) {
       base_ = 4;
     } else if (base_ == 4 && line == "  }") {
       base_ = 2;
     } else if (line.empty()) {
       if (!pieces_.empty() && pieces_.back().kind != Piece::title) add(pieces_.back().kind, "");
-    } else if (begins(line.substr(indent_of(line)), "//") && indent_of(line) == base_) {
+    } else if (line.substr(indent_of(line)).starts_with("//") && indent_of(line) == base_) {
       add(Piece::prose, line.substr(std::min(base_ + 3, line.size())));
     } else {
       add(Piece::code, line.substr(std::min(base_, indent_of(line))));
@@ -165,8 +161,8 @@ std::vector<std::string> files_in(const std::string& text) {
     const size_t begin = word.find_first_not_of("("), end = word.find_last_not_of("),.:;");
     if (begin == std::string::npos || end == std::string::npos || end < begin) continue;
     word = word.substr(begin, end + 1 - begin);
-    const bool in_folder = begins(word, "autograd/") || begins(word, "nn/") ||
-                           begins(word, "data/") || begins(word, "train/");
+    const bool in_folder = word.starts_with("autograd/") || word.starts_with("nn/") ||
+                           word.starts_with("data/") || word.starts_with("train/");
     if (in_folder && (word.ends_with(".h") || word.ends_with(".cpp"))) files.push_back(word);
   }
   return files;
@@ -198,11 +194,11 @@ std::vector<PartOfBridge> bridge_parts(const std::string& source) {
   };
   TextStream in(source);
   for (std::string line; std::getline(in, line) && line != "};";) {
-    if (begins(line, "  // ---- ")) {
+    if (line.starts_with("  // ---- ")) {
       end_part();
       title = line.substr(10);
     } else if (!title.empty()) {
-      in_step = in_step || begins(line, "  void step_");
+      in_step = in_step || line.starts_with("  void step_");
       (in_step ? step : before) += line + "\n";
       in_step = in_step && line != "  }";
     }

@@ -1,5 +1,3 @@
-#include <cmath>
-
 #include "train/lessons/exercises/checks/checks.h"
 
 namespace ink {

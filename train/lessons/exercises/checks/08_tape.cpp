@@ -1,5 +1,3 @@
-#include <utility>
-
 #include "train/lessons/exercises/checks/checks.h"
 
 namespace ink {

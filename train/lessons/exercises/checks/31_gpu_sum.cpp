@@ -1,4 +1,3 @@
-
 #include "train/lessons/exercises/checks/checks.h"
 #include "train/lessons/exercises/checks/kernels.h"
 

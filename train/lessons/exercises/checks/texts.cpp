@@ -16,10 +16,6 @@ std::vector<std::string> lines_of(const std::string& text) {
   return lines;
 }
 
-bool begins(const std::string& line, const std::string& prefix) {
-  return line.compare(0, prefix.size(), prefix) == 0;
-}
-
 }  // namespace
 
 std::string title_of(const std::string& source) {
@@ -48,10 +44,10 @@ std::string solution_of(const std::string& source) {
   std::string result;
   bool started = false;
   for (const std::string& line : lines_of(source)) {
-    if (begins(line, "INK_EXERCISE")) break;
+    if (line.starts_with("INK_EXERCISE")) break;
     if (line.find(kBegin) == std::string::npos && line.find(kEnd) == std::string::npos && started)
       result += line + "\n";
-    if (begins(line, "using namespace")) started = true;
+    if (line.starts_with("using namespace")) started = true;
   }
   const size_t first = result.find_first_not_of('\n'), last = result.find_last_not_of('\n');
   return result.substr(first, last + 1 - first) + "\n";
@@ -87,7 +83,7 @@ size_t line_of(const std::string& text, const std::string& first) {
   const std::vector<std::string> lines = lines_of(text);
   for (size_t i = 0; i < lines.size(); ++i) {
     const size_t indent = lines[i].find_first_not_of(' ');
-    if (indent != std::string::npos && begins(lines[i].substr(indent), first)) return i + 1;
+    if (indent != std::string::npos && lines[i].substr(indent).starts_with(first)) return i + 1;
   }
   return 0;
 }
@@ -99,7 +95,7 @@ std::string definition_in(const std::string& text, const std::string& first) {
   const size_t begin = number - 1;
   const std::string indent(lines[begin].find_first_not_of(' '), ' '), end = indent + "}";
   size_t comment = begin;
-  while (comment > 0 && begins(lines[comment - 1], indent + "//")) --comment;
+  while (comment > 0 && lines[comment - 1].starts_with(indent + "//")) --comment;
   std::string result;
   for (size_t i = comment; i < lines.size(); ++i) {
     result += lines[i] + "\n";
