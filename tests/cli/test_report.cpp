@@ -285,8 +285,8 @@ no metrics
             file.string() + ": expected lines of metrics, found none");
 }
 
-// A line that a run wrote is read fast, and any other as JSON is: with the same result.
-TEST(Report, SkimsLines) {
+// A line that a run wrote is read fast, and one with a space before it as JSON: the same comes out.
+TEST(Report, ParsesLines) {
   for (const std::string line :
        {R"({"step":10,"train_loss":2.5001234567890123,"lr":1e-05,"ms":null,"steps":3})",
         R"({"step":1000000000,"val_loss":0.000123456789012345678,"elapsed_s":-7.5E+2})",
@@ -313,7 +313,7 @@ TEST(Report, SkimsLines) {
         "{\"step\":20,\"t\tb\":2.5}",
         "{\"step\":20,\"t\u00e9\":2.5}",
         "no metrics"}) {
-    const auto exact = parse_metrics(line), quick = skim_metrics(line);
+    const auto exact = parse_metrics(" " + line), quick = parse_metrics(line);
     ASSERT_EQ(exact.has_value(), quick.has_value()) << line;
     if (!exact) continue;
     EXPECT_EQ(exact->step, quick->step) << line;
@@ -325,6 +325,15 @@ TEST(Report, SkimsLines) {
       EXPECT_EQ(*exact.*column, *quick.*column) << line;
     }
   }
+  EXPECT_EQ(parse_metrics(R"({"step":20,"error":"a \"word\""})")->error, "a \"word\"");
+  const auto step = parse_metrics(R"({"step":20,"train_loss":2.5001234567890123,"ms":null})");
+  EXPECT_EQ(step->step, 20);
+  EXPECT_EQ(step->train_loss, 2.5001234567890123);
+  EXPECT_FALSE(step->ms);
+  EXPECT_TRUE(step->is_training && !step->is_validation);
+  for (const char* none : {R"({"step":1,"step":2})", R"({"step":1,"ms":1,"ms":2})", R"({"ms":1})",
+                           R"({"step":1.5})", R"({"step":2,"lr":"x"})", R"({"step":2,"lr":true})"})
+    EXPECT_FALSE(parse_metrics(none)) << none;
 }
 
 // Neighbours are joined, so that any number of lines takes the memory of 6,000.

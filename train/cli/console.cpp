@@ -228,7 +228,7 @@ Metrics::Metrics(const std::filesystem::path& file, int64_t resume_after_step)
 }
 
 bool Metrics::keep(const std::string& line, int64_t last_step) {
-  const auto found = skim_metrics(line);
+  const auto found = parse_metrics(line);
   ++old_;
   if (!found) ++foreign_;
   if (!found || found->step > last_step) return false;
@@ -238,11 +238,11 @@ bool Metrics::keep(const std::string& line, int64_t last_step) {
 
 void Metrics::write(const nlohmann::ordered_json& object) {
   lines_.write(object);
-  if (const auto line = skim_metrics(json_line(object))) table_.add(*line);
+  if (const auto line = parse_metrics(json_line(object))) table_.add(*line);
 }
 
 void Metrics::write_validation(const nlohmann::ordered_json& object) {
-  const auto last = table_.last_validation(), next = skim_metrics(json_line(object));
+  const auto last = table_.last_validation(), next = parse_metrics(json_line(object));
   const bool same = last && next && last->step == next->step && last->val_set == next->val_set &&
                     std::abs(*last->val_loss - next->val_loss.value_or(INFINITY)) < 1e-12;
   if (!same) write(object);

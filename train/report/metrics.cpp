@@ -3,10 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <charconv>
 #include <cmath>
 #include <nlohmann/json.hpp>
 #include <numeric>
 #include <string_view>
+#include <system_error>
 #include <utility>
 
 #include "autograd/base/check.h"
@@ -49,10 +51,41 @@ constexpr std::array<Column, kMetricsColumns> kColumns = {
      {"wait_ms", &MetricsStep::wait_ms, Joined::mean}}};
 constexpr size_t kMostRows = 3000;  // of a table
 
-// The fields of an object that holds numbers, nulls and plain texts, and no space. False: it is
-// something else.
-template <class Number, class Text>
-bool quick_fields(std::string_view line, Number&& number, Text&& text) {
+// What the fields of a line say. False: it is no line of metrics.
+struct LineFields {
+  MetricsStep step;
+  bool has_step = false;
+
+  static const Column* column(std::string_view name) {
+    return std::find_if(kColumns.begin(), kColumns.end(),
+                        [&](const Column& c) { return name == c.name; });
+  }
+  bool number(std::string_view name, std::optional<double> value) {
+    if (name == "step") {  // a whole number, once
+      const bool good =
+          !has_step && value && *value >= 0 && *value <= kMostSteps && *value == std::floor(*value);
+      has_step = good;
+      if (good) step.step = static_cast<int64_t>(*value);
+      return good;
+    }
+    const Column* const found = column(name);
+    if (found == kColumns.end()) return true;
+    if (step.*(found->value)) return false;
+    step.*(found->value) = value;
+    step.is_training = step.is_training || name == "train_loss";
+    step.is_validation = step.is_validation || name == "val_loss";
+    return true;
+  }
+  bool text(std::string_view name, std::string_view value) {
+    if (name == "sample") step.sample = value;
+    if (name == "error") step.error = value;
+    return name != "step" && column(name) == kColumns.end();
+  }
+};
+
+// Takes the fields of an object that holds numbers, nulls and plain texts, and no space, ten times
+// as fast as JSON is parsed. False: it is something else.
+bool quick_fields(std::string_view line, LineFields& fields) {
   size_t at = 0;
   const auto takes = [&](std::string_view what) {
     const bool is = line.substr(at, what.size()) == what;
@@ -69,25 +102,19 @@ bool quick_fields(std::string_view line, Number&& number, Text&& text) {
     at = end + 1;
     return true;
   };
-  const auto is_sign = [](char c) {
-    return c == '.' || c == '-' || c == '+' || c == 'e' || c == 'E';
-  };
   if (!takes("{")) return false;
-  std::string digits;
   do {
     std::string_view name, value;
     if (!quoted_text(name) || !takes(":")) return false;
     if (takes("null")) {
-      if (!number(name, std::optional<double>())) return false;
+      if (!fields.number(name, {})) return false;
     } else if (at < line.size() && line[at] == '"') {
-      if (!quoted_text(value) || !text(name, value)) return false;
+      if (!quoted_text(value) || !fields.text(name, value)) return false;
     } else {
-      const auto is_digit = [](char c) { return c >= '0' && c <= '9'; };
-      if (at == line.size() || !(is_digit(line[at]) || line[at] == '-')) return false;
-      for (digits.clear(); at < line.size() && (is_digit(line[at]) || is_sign(line[at])); ++at)
-        digits += line[at];
-      const std::optional<double> x = parse_number(digits);
-      if (!x || !number(name, x)) return false;
+      double x = 0;
+      const auto [end, error] = std::from_chars(line.data() + at, line.data() + line.size(), x);
+      if (error != std::errc() || !std::isfinite(x) || !fields.number(name, x)) return false;
+      at = static_cast<size_t>(end - line.data());
     }
   } while (takes(","));
   return takes("}") && at == line.size();
@@ -102,56 +129,24 @@ nlohmann::ordered_json shortened(double x) {
 
 std::string sample_file(int64_t step) { return fmt::format("{}/step_{:06}.txt", kSamples, step); }
 
-std::optional<MetricsStep> parse_metrics(const std::string& line) {
-  try {
+std::optional<MetricsStep> parse_metrics(const std::string& line) try {
+  LineFields fields;
+  if (!quick_fields(line, fields)) {
+    fields = {};
     const nlohmann::json object = parse_json(line);
-    const Fields fields("metrics", object);
-    MetricsStep step;
-    step.step = fields.count("step", kMostSteps);
-    step.is_training = fields.has("train_loss");
-    step.is_validation = fields.has("val_loss");
-    for (const Column& column : kColumns)
-      if (fields.has(column.name)) step.*(column.value) = fields.number(column.name);
-    if (fields.has("sample")) step.sample = fields.text("sample");
-    if (!step.sample.empty() && step.sample != sample_file(step.step)) return {};
-    if (fields.has("error")) step.error = fields.text("error");
-    return step;
-  } catch (const Error&) {
-    return {};
-  }
-}
-
-std::optional<MetricsStep> skim_metrics(const std::string& line) {
-  MetricsStep step;
-  size_t columns = 0;
-  bool has_step = false;
-  const auto number = [&](std::string_view name, std::optional<double> value) {
-    if (name == "step") {  // a whole number, once
-      const bool good = !has_step && value && *value >= 0 && *value <= kMostSteps &&
-                        *value == std::floor(*value) && line.find("\"step\":-") == line.npos;
-      has_step = good;
-      if (good) step.step = static_cast<int64_t>(*value);
-      return good;
+    for (const auto& [name, value] : object.items()) {
+      const bool good = value.is_null() ? fields.number(name, {})
+                        : value.is_number()
+                            ? fields.number(name, value.get<double>())
+                            : fields.text(name, value.is_string() ? value.get<std::string>() : "");
+      if (!good) return {};
     }
-    const auto column = std::find_if(kColumns.begin(), kColumns.end(),
-                                     [&](const Column& c) { return name == c.name; });
-    if (column == kColumns.end()) return true;
-    const size_t bit = size_t{1} << (column - kColumns.begin());
-    if ((columns & bit) != 0) return false;
-    columns |= bit;
-    step.*(column->value) = value;
-    step.is_training = step.is_training || name == "train_loss";
-    step.is_validation = step.is_validation || name == "val_loss";
-    return true;
-  };
-  const auto text = [&](std::string_view name, std::string_view value) {
-    if (name != "sample" || !step.sample.empty()) return false;
-    step.sample = value;
-    return true;
-  };
-  const bool quick = quick_fields(line, number, text) && has_step &&
-                     (step.sample.empty() || step.sample == sample_file(step.step));
-  return quick ? std::optional(step) : parse_metrics(line);
+  }
+  const std::string& sample = fields.step.sample;
+  const bool good = fields.has_step && (sample.empty() || sample == sample_file(fields.step.step));
+  return good ? std::optional(fields.step) : std::nullopt;
+} catch (const Error&) {
+  return {};
 }
 
 std::vector<MetricsStep> read_metrics(const std::filesystem::path& file) {
@@ -344,7 +339,7 @@ std::optional<double> MetricsTable::seconds_left(int64_t max_iters) const {
 MetricsTable read_table(const std::filesystem::path& file) {
   MetricsTable table;
   for_each_line_of(TextFile(file), [&](std::string_view, const std::string& line) {
-    if (const auto step = skim_metrics(line)) table.add(*step);
+    if (const auto step = parse_metrics(line)) table.add(*step);
   });
   INK_CHECK(!table.empty(), file.string(), ": expected lines of metrics, found none");
   return table;

@@ -49,9 +49,6 @@ std::string sample_file(int64_t step);
 /// Nothing where it is not a line of metrics.
 std::optional<MetricsStep> parse_metrics(const std::string& line);
 
-/// The same within rounding, and about ten times as fast on lines that a run wrote.
-std::optional<MetricsStep> skim_metrics(const std::string& line);
-
 /// In the order of the file. Lines that are not metrics are left out. Throws where the file cannot
 /// be read or holds no line of metrics.
 std::vector<MetricsStep> read_metrics(const std::filesystem::path& file);
