@@ -83,6 +83,12 @@ bool has_folder(const std::filesystem::path& name) {
   std::error_code unknown;
   return std::filesystem::is_directory(name, unknown);
 }
+bool is_read_once(const std::filesystem::path& name) {
+  for (const char* const own : {"/dev/std", "/dev/fd/", "/proc/self/fd/"})
+    if (name.native().starts_with(own)) return true;
+  std::error_code unknown;
+  return std::filesystem::is_other(name, unknown);  // neither a regular file nor a folder
+}
 
 std::string read_file(const std::filesystem::path& file) {
   return read_all(Descriptor(file), file);

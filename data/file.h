@@ -17,6 +17,9 @@ namespace ink {
 bool has_path(const std::filesystem::path& name);
 bool has_file(const std::filesystem::path& name);
 bool has_folder(const std::filesystem::path& name);
+/// Can it be read only once, as a pipe, or is it another in each process, as /dev/stdin? What a
+/// shell calls /dev/fd/63 is told by its name, because the pipe may be gone.
+bool is_read_once(const std::filesystem::path& name);
 
 /// The bytes of a file. Throws if it is missing, unreadable, empty, a directory or a device.
 std::string read_file(const std::filesystem::path& file);

@@ -217,9 +217,8 @@ std::string converted_name(const std::filesystem::path& file, const char* extens
 }
 
 std::string command_without(const std::string& byte, const std::filesystem::path& text) {
-  const std::string name = text.string();
-  if (name.starts_with("/dev/") || !has_file(text)) return "";
-  return "; to leave " + byte + " out: tr -d '" + byte + "' < " + for_shell(name) + " > " +
+  if (is_read_once(text) || !has_file(text)) return "";
+  return "; to leave " + byte + " out: tr -d '" + byte + "' < " + for_shell(text.string()) + " > " +
          converted_name(text, ".txt");
 }
 
@@ -232,7 +231,7 @@ bool has_other_bytes(std::string_view text, size_t begin, size_t end) {
 std::string said_of_other_bytes(const std::filesystem::path& file) {
   std::string text =
       file.string() + ": has bytes that are not UTF-8, and they are learned as they are";
-  if (has_file(file))
+  if (!is_read_once(file) && has_file(file))
     text += "; a text in Latin-1 is converted by: iconv -f latin1 -t utf-8 " +
             for_shell(file.string()) + " > " + converted_name(file, ".txt");
   return text;

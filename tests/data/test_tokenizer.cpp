@@ -1,5 +1,7 @@
 // Tokenizers: ids, round trips, saved vocabularies, and every error's text. Data files: what they
 // are known by, folders, and what nanoGPT and llm.c write.
+#include <sys/stat.h>
+
 #include <array>
 #include <chrono>
 #include <filesystem>
@@ -14,6 +16,7 @@
 
 #include "data/data_files.h"
 #include "data/dataset.h"
+#include "data/file.h"
 #include "data/formats.h"
 #include "data/tokenizer.h"
 
@@ -825,6 +828,19 @@ TEST(Formats, OnlyWhatIsAFileIsToBeConverted) {
             "; to leave \\r out: tr -d '\\r' < " + a + " > " + (folder / "a.txt").string());
   for (const char* pipe : {"/dev/stdin", "/dev/fd/0", "/proc/self/fd"})
     EXPECT_EQ(command_without("\\0", pipe), "");
+}
+
+// By its kind, or by a name that is another file in each process: /dev/shm holds files, too.
+TEST(File, IsReadOnce) {
+  const TempFolder folder;
+  const std::string pipe = (folder / "pipe").string();
+  ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
+  for (const std::string& once : {pipe, std::string("/dev/null"), std::string("/dev/stdin"),
+                                  std::string("/dev/fd/63"), std::string("/proc/self/fd/63")})
+    EXPECT_TRUE(is_read_once(once)) << once;
+  for (const std::string& again : {folder.write("a.txt", "a").string(), (folder / "none").string(),
+                                   std::string("/dev/shm"), std::string("/dev/shm/none.txt")})
+    EXPECT_FALSE(is_read_once(again)) << again;
 }
 
 template <class Id>

@@ -135,11 +135,6 @@ std::string option_typed(const std::string& option, const std::string& value) {
   return option + (value.starts_with("--") || value == "-h" ? "=" : " ") + for_shell(value);
 }
 
-bool is_read_once(const std::string& file) {
-  std::error_code unknown;
-  return file.starts_with("/dev/") || std::filesystem::is_fifo(file, unknown);
-}
-
 std::string data_typed(const TrainConfig& config) {
   const auto again = [](const std::vector<std::string>& files, const char* option) {
     return std::any_of(files.begin(), files.end(), is_read_once) ? option : "";

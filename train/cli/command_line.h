@@ -35,10 +35,8 @@ std::string typed(const std::string& command);
 /// "--out_dir FOLDER" as a user types it; with "=" where the value looks like an option.
 std::string option_typed(const std::string& option, const std::string& value);
 
-/// Was a run's data file read once, as a pipe is, or is it another in each process, as /dev/stdin?
-bool is_read_once(const std::string& file);
-/// " --data FILE" and " --val_data FILE" for such data: what a command that goes on with a run has
-/// to name again.
+/// " --data FILE" and " --val_data FILE" for what is read once: what a command that goes on with a
+/// run has to name again.
 std::string data_typed(const TrainConfig& config);
 /// The files that a config names. Where they are those of a run, and the user named none, an error
 /// says whose they are; it ends with `advice`, or with the option that names their new place.

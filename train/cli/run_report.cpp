@@ -8,6 +8,7 @@
 
 #include "autograd/io/atomic_file.h"
 #include "autograd/io/foreign.h"
+#include "data/file.h"
 #include "train/checkpoint.h"
 #include "train/cli/command_line.h"
 #include "train/cli/version.h"
