@@ -4,8 +4,10 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <string>
 #include <system_error>
 
 #include "autograd/base/check.h"
@@ -17,7 +19,20 @@ static int flush(int fd) {
   return uninterrupted([&] { return ::fsync(fd); });
 }
 
+// A name of a file that is open already: what a shell sent it to goes on, and is not replaced.
+static int number_of(const std::string& name) {
+  return name == "/dev/stdout"          ? STDOUT_FILENO
+         : name == "/dev/stderr"        ? STDERR_FILENO
+         : name.starts_with("/dev/fd/") ? std::atoi(name.c_str() + std::strlen("/dev/fd/"))
+                                        : -1;
+}
+
 AtomicFile::AtomicFile(const std::filesystem::path& target) : target_(target) {
+  if (const int open = number_of(target); open >= 0) {
+    fd_ = ::fcntl(open, F_DUPFD_CLOEXEC, 0);
+    INK_CHECK(fd_ >= 0, target.string(), ": cannot write: ", std::strerror(errno));
+    return;
+  }
   std::error_code error;  // ignored: if something is wrong with the name, open() says what
   const auto status = std::filesystem::status(target, error);
   INK_CHECK(!is_directory(status), target.string(), ": cannot write: it is a folder");

@@ -12,9 +12,9 @@ namespace ink {
 
 /// Writes beside the target, under its name with ".tmp" appended; commit() makes the bytes durable
 /// (fsync) and renames the file to its name. Without commit() the target stays what it was. Errors
-/// start with the file's name. Anything but a regular file (a pipe, /dev/null) is written in place.
-/// If the target is a symbolic link to a file, that file is replaced; a link to nothing is replaced
-/// itself.
+/// start with the file's name. Anything but a regular file (a pipe, /dev/null) is written in place,
+/// and so is what is open (/dev/stdout, /dev/stderr, /dev/fd/N). If the target is a symbolic link
+/// to a file, that file is replaced; a link to nothing is replaced itself.
 class AtomicFile {
  public:
   explicit AtomicFile(const std::filesystem::path& target);

@@ -647,6 +647,11 @@ TEST(Report, InTheProgram) {
   EXPECT_EQ(written.out, "Written: " + svg + "\nWritten: " + run + "/a.csv\n");
   EXPECT_NE(run_shell("cat " + svg).out.find("<svg"), std::string::npos);
   EXPECT_EQ(run_program("report " + run).out, "Written: " + run + "/report.html\n");
+  const std::string all = folder.write("all.csv", "first\n").string();  // what it holds stays
+  for (const char* here : {" --csv /dev/stdout >>", " --csv /dev/fd/5 5>>"})
+    EXPECT_EQ(run_shell("inkling report " + run + here + all).code, 0);
+  EXPECT_EQ(run_shell("cut -d, -f1,2 " + all).out,
+            "first\nstep,train_loss\n10,2.5\nstep,train_loss\n10,2.5\n");
   const Ran text = run_program("report " + run + " --text");
   EXPECT_NE(text.out.find("* training loss"), std::string::npos) << text.out;
   EXPECT_EQ(run_program("report " + run + " " + run + " --text").code, 2);

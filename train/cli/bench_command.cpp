@@ -328,7 +328,7 @@ int bench_command(const Arguments& arguments) {
     print_comparison(others[0], others[1], "first", "second");
     return kOk;
   }
-  const bool quiet = options.json == "-";
+  const bool quiet = is_stdout(options.json);
   if (!quiet) check_writable("--json", options.json);
   warn_of_slow_blas();
   Console console;

@@ -271,8 +271,10 @@ void check_not_read(const char* option, const std::string& file,
                       printable(file, 200)));
 }
 
+bool is_stdout(const std::string& file) { return file == "-" || file == "/dev/stdout"; }
+
 void write_output(const char* option, const std::string& file, const std::string& text) {
-  if (file == "-") {
+  if (is_stdout(file)) {
     std::cout << text;
     return;
   }

@@ -82,7 +82,9 @@ void check_not_read(const char* option, const std::string& file,
                     const std::vector<std::filesystem::path>& read);
 /// Throws UsageError, naming the option, if its file has the ending of another picture than SVG.
 void check_is_svg(const char* option, const std::string& file);
-/// Writes a file that an option names, and says so; "-" is standard output.
+/// Does this name standard output ("-", /dev/stdout)? Then nothing else is written there.
+bool is_stdout(const std::string& file);
+/// Writes a file that an option names, and says so, if it is not standard output.
 void write_output(const char* option, const std::string& file, const std::string& text);
 /// Throws UsageError, naming the option, if it names something that is there and no folder.
 void check_folder(const char* option, const std::string& name);

@@ -319,7 +319,7 @@ int draw_command(const Arguments& arguments) {
     return kOk;
   }
   const std::string picture = with_style(svg_by_dot(flow_to_dot(drawn.ops, draw.options)));
-  if (draw.out != "-") std::cout << drawn.title << "\n";
+  if (!is_stdout(draw.out)) std::cout << drawn.title << "\n";
   write_output("--out", draw.out, picture);
   return kOk;
 }

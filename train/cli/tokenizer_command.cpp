@@ -95,7 +95,7 @@ int train_tokenizer(const Arguments& arguments) {
     return kSignal + noted_signal();
   }
   write_output("--out", out, tokenizer->to_json());
-  if (out == "-") return kOk;
+  if (is_stdout(out)) return kOk;
   console.paragraph(fmt::format("{}: {} tokens, of {} distinct pieces of text", out,
                                 tokenizer->vocab_size(), distinct));
   if (tokenizer->vocab_size() < options.vocab_size)
