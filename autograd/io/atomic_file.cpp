@@ -4,10 +4,11 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstdlib>
+#include <charconv>
 #include <cstring>
 #include <filesystem>
 #include <string>
+#include <string_view>
 #include <system_error>
 
 #include "autograd/base/check.h"
@@ -19,12 +20,16 @@ static int flush(int fd) {
   return uninterrupted([&] { return ::fsync(fd); });
 }
 
-// A name of a file that is open already: what a shell sent it to goes on, and is not replaced.
+// The number of a file that is open already: what a shell sent it to goes on, and is not replaced.
+// -1: the name is another.
 static int number_of(const std::string& name) {
-  return name == "/dev/stdout"          ? STDOUT_FILENO
-         : name == "/dev/stderr"        ? STDERR_FILENO
-         : name.starts_with("/dev/fd/") ? std::atoi(name.c_str() + std::strlen("/dev/fd/"))
-                                        : -1;
+  if (name == "/dev/stdout") return STDOUT_FILENO;
+  if (name == "/dev/stderr") return STDERR_FILENO;
+  constexpr std::string_view kFolder = "/dev/fd/";
+  if (!name.starts_with(kFolder)) return -1;
+  const char *const begin = name.data() + kFolder.size(), *const end = name.data() + name.size();
+  int number = -1;
+  return std::from_chars(begin, end, number).ptr == end ? number : -1;
 }
 
 AtomicFile::AtomicFile(const std::filesystem::path& target) : target_(target) {
