@@ -1,5 +1,5 @@
-// Products of a warpgroup, and barriers between the warps of a block. Compute capability 9.0 runs
-// PTX of sm_90a; the emulator computes PTX's definition (cuda/emulator/wgmma.h).
+// Products of a warpgroup, and barriers between the warps of a block: PTX of sm_90a. The emulator
+// computes PTX's definition (cuda/emulator/wgmma.h).
 //
 // A warpgroup is four warps, the first of which has a number divisible by four. It multiplies 64
 // rows: its warp w holds rows 16 w ... 16 w + 15, whose elements of a and d are spread over the
@@ -12,8 +12,7 @@
 #include "cuda/mma.cuh"
 #ifdef INKLING_EMULATED
 #include "cuda/emulator/wgmma.h"
-#endif
-#ifdef __CUDA_ARCH_FEAT_SM90_ALL
+#elif defined(__CUDA_ARCH_FEAT_SM90_ALL)
 #define INKLING_SM90(...) asm volatile(__VA_ARGS__)
 #else
 #define INKLING_SM90(...)  // the host's pass: the kernels are compiled for 9.0a alone
@@ -23,13 +22,11 @@ namespace ink::cuda {
 
 inline constexpr int kWarpgroup = 128;
 
+#ifndef INKLING_EMULATED
 __device__ inline uint32_t shared_address(const void* pointer) {
-#ifdef INKLING_EMULATED
-  return emulator::shared_address(pointer);
-#else
   return static_cast<uint32_t>(__cvta_generic_to_shared(pointer));
-#endif
 }
+#endif
 
 /// A matrix in shared memory, as products find it: PTX's matrix descriptor.
 struct SharedMatrix {
@@ -73,7 +70,6 @@ struct SharedMatrix {
                "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 " INKLING_SUMS_128 a "}" \
                : INKLING_16(0), INKLING_16(4), INKLING_16(8), INKLING_16(12)                   \
                : __VA_ARGS__)
-#endif
 
 /// d (64 x kN) = keep d + a b, of an inner dimension of 16. a: registers of each warp, or by rows
 /// in shared memory. b: the transpose of a matrix in shared memory by rows, or (kColumns) the
@@ -83,9 +79,6 @@ template <int kN, bool kColumns>
 __device__ inline void start_product(float (&d)[kN / 8][4], const uint32_t (&a)[4], SharedMatrix b,
                                      bool keep) {
   static_assert(kN == 64 || kN == 128);
-#ifdef INKLING_EMULATED
-  emulator::start_product(&d[0][0], kN, a, 0, b.bits, kColumns, keep);
-#else
   if constexpr (kN == 64) {
     INKLING_WGMMA_64("{%32, %33, %34, %35}, %36, p, 1, 1, %38;\n", "%37", "r"(a[0]), "r"(a[1]),
                      "r"(a[2]), "r"(a[3]), "l"(b.bits), "r"(int{keep}), "n"(int{kColumns}));
@@ -93,15 +86,11 @@ __device__ inline void start_product(float (&d)[kN / 8][4], const uint32_t (&a)[
     INKLING_WGMMA_128("{%64, %65, %66, %67}, %68, p, 1, 1, %70;\n", "%69", "r"(a[0]), "r"(a[1]),
                       "r"(a[2]), "r"(a[3]), "l"(b.bits), "r"(int{keep}), "n"(int{kColumns}));
   }
-#endif
 }
 template <int kN, bool kColumns>
 __device__ inline void start_product(float (&d)[kN / 8][4], SharedMatrix a, SharedMatrix b,
                                      bool keep) {
   static_assert(kN == 64 || kN == 128);
-#ifdef INKLING_EMULATED
-  emulator::start_product(&d[0][0], kN, nullptr, a.bits, b.bits, kColumns, keep);
-#else
   if constexpr (kN == 64) {
     INKLING_WGMMA_64("%32, %33, p, 1, 1, 0, %35;\n", "%34", "l"(a.bits), "l"(b.bits),
                      "r"(int{keep}), "n"(int{kColumns}));
@@ -109,19 +98,14 @@ __device__ inline void start_product(float (&d)[kN / 8][4], SharedMatrix a, Shar
     INKLING_WGMMA_128("%64, %65, p, 1, 1, 0, %67;\n", "%66", "l"(a.bits), "l"(b.bits),
                       "r"(int{keep}), "n"(int{kColumns}));
   }
-#endif
 }
 
 /// Tells the compiler that d changed here.
 template <int kWide>
 __device__ inline void settle(float (&d)[kWide][4]) {
-#ifndef INKLING_EMULATED
 #pragma unroll
   for (int n = 0; n < kWide; ++n)
     asm volatile("" : "+f"(d[n][0]), "+f"(d[n][1]), "+f"(d[n][2]), "+f"(d[n][3])::"memory");
-#else
-  static_cast<void>(d);
-#endif
 }
 
 /// Comes between the warp's own use of registers and the first product that uses them. d: the sums
@@ -129,39 +113,25 @@ __device__ inline void settle(float (&d)[kWide][4]) {
 template <class... Sums>
 __device__ inline void before_products(Sums&... d) {
   (settle(d), ...);
-#ifdef INKLING_EMULATED
-  emulator::before_products();
-#else
   INKLING_SM90("wgmma.fence.sync.aligned;" ::: "memory");
-#endif
 }
 /// Makes a group of the products that were started.
 __device__ inline void end_products() {
-#ifdef INKLING_EMULATED
-  emulator::end_products();
-#else
   INKLING_SM90("wgmma.commit_group.sync.aligned;" ::: "memory");
-#endif
 }
 /// Waits for all groups but the kLeft latest. settle() must name their sums before they are used.
 template <int kLeft>
 __device__ inline void wait_for_products() {
-#ifdef INKLING_EMULATED
-  emulator::wait_for_products(kLeft);
-#else
   INKLING_SM90("wgmma.wait_group.sync.aligned %0;" ::"n"(kLeft) : "memory");
-#endif
 }
 /// Gives each thread of the warpgroup so many registers; kMore: more than it had.
 template <int kCount, bool kMore>
 __device__ inline void set_registers() {
-#ifndef INKLING_EMULATED
   if constexpr (kMore) {
     INKLING_SM90("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(kCount));
   } else {
     INKLING_SM90("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(kCount));
   }
-#endif
 }
 
 // ---- barriers
@@ -169,11 +139,7 @@ __device__ inline void set_registers() {
 /// Makes what this thread wrote to shared memory, copies that it waited for included, visible to
 /// products that start after a barrier.
 __device__ inline void publish_to_products() {
-#ifdef INKLING_EMULATED
-  emulator::publish_to_products();
-#else
   INKLING_SM90("fence.proxy.async.shared::cta;" ::: "memory");
-#endif
 }
 
 /// In shared memory: a phase ends when `arrivals` threads have arrived, and the next begins. The
@@ -182,25 +148,14 @@ class PhaseBarrier {
  public:
   /// By one thread, before a __syncthreads().
   __device__ void start(unsigned arrivals) {
-#ifdef INKLING_EMULATED
-    emulator::start_phases(&state_, arrivals);
-#else
     INKLING_SM90("mbarrier.init.shared.b64 [%0], %1;" ::"r"(shared_address(&state_)), "r"(arrivals)
                  : "memory");
-#endif
   }
   __device__ void arrive() {
-#ifdef INKLING_EMULATED
-    emulator::arrive(&state_);
-#else
     INKLING_SM90("mbarrier.arrive.shared.b64 _, [%0];" ::"r"(shared_address(&state_)) : "memory");
-#endif
   }
   /// Has the phase of this parity ended?
   __device__ bool ended(unsigned parity) {
-#ifdef INKLING_EMULATED
-    return emulator::phase_ended(&state_, parity);
-#else
     uint32_t ended = 0;
     INKLING_SM90(
         "{\n.reg .pred p;\n"
@@ -210,20 +165,15 @@ class PhaseBarrier {
         : "r"(shared_address(&state_)), "r"(parity)
         : "memory");
     return ended != 0;
-#endif
   }
   /// Waits until the phase of this parity has ended.
   __device__ void wait(unsigned parity) {
-#ifdef INKLING_EMULATED
-    emulator::wait_for_phase(&state_, parity);
-#else
     INKLING_SM90(
         "{\n.reg .pred p;\nagain:\n"
         "mbarrier.try_wait.parity.shared.b64 p, [%0], %1;\n"
         "@!p bra again;\n}" ::"r"(shared_address(&state_)),
         "r"(parity)
         : "memory");
-#endif
   }
 
  private:
@@ -233,18 +183,11 @@ class PhaseBarrier {
 /// Barrier `number` (1 ... 15) of `threads` threads of the block: waits for all of them, or only
 /// counts this one.
 __device__ inline void meet(int number, int threads) {
-#ifdef INKLING_EMULATED
-  emulator::meet(number, threads);
-#else
   INKLING_SM90("bar.sync %0, %1;" ::"r"(number), "r"(threads) : "memory");
-#endif
 }
 __device__ inline void report(int number, int threads) {
-#ifdef INKLING_EMULATED
-  emulator::report(number, threads);
-#else
   INKLING_SM90("bar.arrive %0, %1;" ::"r"(number), "r"(threads) : "memory");
-#endif
 }
+#endif
 
 }  // namespace ink::cuda

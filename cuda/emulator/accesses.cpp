@@ -30,20 +30,31 @@ bool race(const Touch& a, const Touch& b) {
   return x.thread / kLanes != y.thread / kLanes || x.syncs == y.syncs;
 }
 
-struct Request {
-  std::array<std::vector<int64_t>, kLanes> addresses;  // of each lane, in its order
-};
+using Request = std::array<std::vector<int64_t>, kLanes>;  // addresses of each lane, in its order
 
 }  // namespace
 
 struct Memory {
   std::string name;
-  unsigned char* data;
   int64_t size, bytes, address;
   bool is_input, is_shared;
-  std::vector<unsigned char> own;           // of shared memory
+  std::vector<unsigned char> own;  // of shared memory
+  unsigned char* data;
   std::vector<std::vector<Touch>> touches;  // of each element, since the last barrier
   std::vector<bool> written;
+
+  /// from: where the data are; null for shared memory, which starts as NaN.
+  Memory(std::string of, void* from, int64_t n, int64_t each, int64_t at, bool input = false)
+      : name(std::move(of)),
+        size(n),
+        bytes(each),
+        address(at),
+        is_input(input),
+        is_shared(from == nullptr),
+        own(static_cast<size_t>(is_shared ? n * each : 0), 0xff),
+        data(is_shared ? own.data() : static_cast<unsigned char*>(from)),
+        touches(static_cast<size_t>(n)),
+        written(static_cast<size_t>(n)) {}
   std::string at(int64_t i) const {
     std::string index = "[";  // added up: g++ 12 warns of "[" + a string
     index += std::to_string(i) + "]";
@@ -118,12 +129,12 @@ void Watch::State::end_block() {
                                     Traffic{line, memory->name, memory->is_shared, writes})
                        .first->second;
     size_t count = 0;
-    for (const auto& lane : request.addresses) count = std::max(count, lane.size());
+    for (const auto& lane : request) count = std::max(count, lane.size());
     for (size_t k = 0; k < count; ++k) {
       Addresses now;
       std::set<int64_t> different;
       for (size_t lane = 0; lane < now.size(); ++lane) {
-        const auto& all = request.addresses[lane];
+        const auto& all = request[lane];
         now[lane] = k < all.size() ? all[k] : -1;
         if (k < all.size()) different.insert(all[k]);
         sum.elements += k < all.size();
@@ -161,17 +172,16 @@ void Watch::State::note_race(const Memory& memory, int64_t i, const Touch& befor
 void* Watch::State::touch(Memory& memory, int64_t i, Touch now, const Where& where) {
   enter_block(now.moment.block);
   const char* does = now.writes ? " writes " : " reads ";
-  INK_CHECK(i >= 0 && i < memory.size, "line ", where.line(),
+  INK_CHECK(i >= 0 && i < memory.size, "line ", where.line,
             ": out of bounds: ", thread_name(now.moment, true), does, memory.at(i),
             ", which has elements 0 to ", memory.size - 1);
-  INK_CHECK(!now.writes || !memory.is_input, "line ", where.line(), ": ",
+  INK_CHECK(!now.writes || !memory.is_input, "line ", where.line, ": ",
             thread_name(now.moment, true), " writes ", memory.at(i), ", an input");
-  INK_CHECK(++accesses < kMostAccesses, "line ", where.line(), ": after ", accesses,
+  INK_CHECK(++accesses < kMostAccesses, "line ", where.line, ": after ", accesses,
             " accesses the kernel still runs: does a loop not end?");
   const auto warp = static_cast<unsigned>(now.moment.thread / kLanes);
-  requests[{&memory, now.line, now.writes, warp, now.moment.barriers}]
-      .addresses[now.moment.thread % kLanes]
-      .push_back(memory.address + i * memory.bytes);
+  Request& request = requests[{&memory, now.line, now.writes, warp, now.moment.barriers}];
+  request[now.moment.thread % kLanes].push_back(memory.address + i * memory.bytes);
   const auto n = static_cast<size_t>(i);
   if (!memory.is_input) {
     auto& touches = memory.touches[n];
@@ -199,32 +209,19 @@ void* Watch::State::touch(Memory& memory, int64_t i, Touch now, const Where& whe
 }
 
 void* touched(Memory& memory, int64_t i, bool writes, Where where) {
-  return present->touch(memory, i, {moment(), where.line(), writes}, where);
+  return present->touch(memory, i, {moment(), where.line, writes}, where);
 }
 
 Memory& block_memory(Where where, int64_t size, size_t bytes) {
   present->enter_block(moment().block);
-  std::unique_ptr<Memory>& found = present->shared[where.line()];
-  if (!found) {
-    const auto each = static_cast<int64_t>(bytes), first = (present->next_shared + 15) / 16 * 16;
-    found = std::make_unique<Memory>(Memory{"the array of line " + std::to_string(where.line()),
-                                            nullptr,
-                                            size,
-                                            each,
-                                            first,
-                                            false,
-                                            true,
-                                            {},
-                                            {},
-                                            {}});
-    found->own.assign(static_cast<size_t>(size * each), 0xff);  // NaN
-    found->data = found->own.data();
-    found->touches.resize(static_cast<size_t>(size));
-    found->written.resize(static_cast<size_t>(size));
-    present->next_shared = first + size * each;
-    INK_CHECK(present->next_shared <= 48 * 1024, "line ", where.line(), ": the block has ",
-              present->next_shared, " bytes of shared memory; it may have 48 KB");
-  }
+  std::unique_ptr<Memory>& found = present->shared[where.line];
+  if (found) return *found;
+  const auto each = static_cast<int64_t>(bytes), first = (present->next_shared + 15) / 16 * 16;
+  present->next_shared = first + size * each;
+  INK_CHECK(present->next_shared <= 48 * 1024, "line ", where.line, ": the block has ",
+            present->next_shared, " bytes of shared memory; it may have 48 KB");
+  found = std::make_unique<Memory>("the array of line " + std::to_string(where.line), nullptr, size,
+                                   each, first);
   return *found;
 }
 
@@ -233,19 +230,8 @@ Watch::~Watch() { present = nullptr; }
 
 Memory& Watch::memory(const std::string& name, void* data, int64_t size, int bytes, bool is_input) {
   State& s = *state_;
-  s.global.push_back(std::make_unique<Memory>(Memory{name,
-                                                     static_cast<unsigned char*>(data),
-                                                     size,
-                                                     bytes,
-                                                     s.next_address,
-                                                     is_input,
-                                                     false,
-                                                     {},
-                                                     {},
-                                                     {}}));
+  s.global.push_back(std::make_unique<Memory>(name, data, size, bytes, s.next_address, is_input));
   s.next_address += (size * bytes + 255) / 256 * 256;  // as cudaMalloc aligns
-  s.global.back()->touches.resize(static_cast<size_t>(size));
-  s.global.back()->written.resize(static_cast<size_t>(size));
   return *s.global.back();
 }
 

@@ -135,7 +135,6 @@ const char* cudaGetErrorString(cudaError_t error) {
       return "invalid argument";
   }
 }
-cudaError_t cudaGetLastError() { return cudaSuccess; }
 // INKLING_EMULATED_DRIVER in the environment: the version of a driver that is too old, 0 for none.
 cudaError_t cudaDriverGetVersion(int* version) {
   *version = emulator::setting("INKLING_EMULATED_DRIVER", CUDART_VERSION);
@@ -203,7 +202,6 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
   if (!*event->is_past) emulator::push(stream, {[past = event->is_past] { return *past; }, {}});
   return cudaSuccess;
 }
-cudaError_t cudaEventSynchronize(cudaEvent_t) { return cudaSuccess; }
 
 cudaError_t cudaMalloc(void** memory, size_t bytes) {
   auto& g = gpu();

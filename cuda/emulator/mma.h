@@ -1,12 +1,15 @@
-// Tensor cores and ldmatrix by their definition in the PTX ISA: cuda/mma.cuh under the emulator.
+// cuda/mma.cuh under the emulator: tensor cores and ldmatrix by their definition in the PTX ISA.
 #pragma once
 
 #include <cuda_runtime.h>
 
 #include <array>
 #include <bit>
+#include <cmath>
 #include <cstdint>
 #include <stdexcept>
+
+#include "autograd/base/dtype.h"
 
 namespace emulator {
 
@@ -36,8 +39,8 @@ inline void mma_m16n8k16(float (&d)[4], const uint32_t (&a)[4], const uint32_t (
   }
 }
 
-inline void load_matrices(uint32_t (&r)[4], const void* row, bool transposed,
-                          Where where = Where::current()) {
+inline void load_matrices(uint32_t (&r)[4], const void* row, Where where = Where::current(),
+                          bool transposed = false) {
   using Row = std::array<uint16_t, 8>;
   if (reinterpret_cast<uintptr_t>(row) % 16 != 0)
     throw std::runtime_error("emulator: ldmatrix of a row that is not aligned to 16 bytes");
@@ -51,5 +54,27 @@ inline void load_matrices(uint32_t (&r)[4], const void* row, bool transposed,
                       : element(g, 2 * t) | element(g, 2 * t + 1) << 16;
   }
 }
+inline void load_transposed(uint32_t (&r)[4], const void* row, Where where = Where::current()) {
+  load_matrices(r, row, where, true);
+}
+
+template <int kBytes>
+void start_copy(void* to, const void* from, bool there) {
+  copy_later(to, there ? from : nullptr, kBytes);
+}
+template <int kLeft>
+void wait_for_copies() {
+  finish_copies(kLeft);
+}
+
+inline uint32_t pack_bf16(float first, float second) {
+  return ink::bfloat16(first).bits | uint32_t{ink::bfloat16(second).bits} << 16;
+}
+inline float exp2_fast(float x) { return std::exp2(x); }
 
 }  // namespace emulator
+
+namespace ink::cuda {
+using emulator::end_copies, emulator::exp2_fast, emulator::load_matrices, emulator::load_transposed,
+    emulator::mma_m16n8k16, emulator::pack_bf16, emulator::start_copy, emulator::wait_for_copies;
+}  // namespace ink::cuda

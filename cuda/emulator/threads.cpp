@@ -56,16 +56,10 @@ struct Lane {
   State state = fresh;
   Collective kind{};
   Where where;
-  class Fiber* fiber = nullptr;           // while it waits
-  std::vector<Copy> copies;               // that are not published
-  ptrdiff_t copied = 0;                   // of these, how many are complete
-  const struct Phases* phases = nullptr;  // of the barrier at which it waits
-};
-
-/// A barrier with phases. left: arrivals that the present phase lacks. mark: of a started one.
-struct [[gnu::may_alias]] Phases {
-  static constexpr uint16_t kMark = 0x5b1e;
-  uint16_t count = 0, left = 0, parity = 0, mark = kMark;
+  class Fiber* fiber = nullptr;          // while it waits
+  std::vector<Copy> copies;              // that are not published
+  ptrdiff_t copied = 0;                  // of these, how many are complete
+  const PhaseBarrier* phases = nullptr;  // at which it waits
 };
 
 // A stack on which threads run, one after the other.
@@ -100,7 +94,7 @@ struct Block {
   unsigned char* shared = nullptr;
   size_t shared_bytes = 0;
   std::vector<int> copiers;  // of each 16 bytes: 1 + the thread whose unpublished copy they hold
-  std::array<Phases, 16> named;  // barriers, with numbers
+  std::array<PhaseBarrier, 16> named;  // by number
   std::vector<Lane> lanes;
   std::vector<Warp> warps;
   Warp* warp = nullptr;    // that runs
@@ -198,7 +192,7 @@ Fiber* idle_fiber() {
 }
 
 // The calling lane waits in `state` until the scheduler finds it ready.
-void wait(Lane::State state, Collective kind, Where where, const Phases* phases = nullptr) {
+void wait(Lane::State state, Collective kind, Where where, const PhaseBarrier* phases = nullptr) {
   Lane& lane = this_lane();
   const int number = block.lane;
   lane.state = state;
@@ -211,7 +205,7 @@ void wait(Lane::State state, Collective kind, Where where, const Phases* phases 
   if (block.error) std::rethrow_exception(block.error);
 }
 
-std::string name_of(const Phases* barrier) {
+std::string name_of(const PhaseBarrier* barrier) {
   for (size_t i = 0; i < block.named.size(); ++i)
     if (barrier == &block.named[i]) return "barrier " + std::to_string(i);
   return "the barrier at byte " + std::to_string(shared_address(barrier, sizeof *barrier));
@@ -233,9 +227,8 @@ void release(int first, int count, Lane::State state, const char* what) {
       *std::find_if(begin, end, [](const Lane& lane) { return lane.state != Lane::done; });
   const auto other = std::find_if(begin, end, [&](const Lane& lane) {
     return lane.state != one.state || lane.kind != one.kind || lane.phases != one.phases ||
-           lane.where.line() != one.where.line() ||
-           (lane.where.file_name() != one.where.file_name() &&
-            std::strcmp(lane.where.file_name(), one.where.file_name()) != 0);
+           lane.where.line != one.where.line ||
+           (lane.where.file != one.where.file && std::strcmp(lane.where.file, one.where.file) != 0);
   });
   if (other == end && one.state == state) {
     for (auto lane = begin; lane != end; ++lane) lane->state = Lane::ready;
@@ -302,13 +295,11 @@ void run_block(int threads) {
 // 1 + the thread whose unpublished copy is at an address, or 0.
 int& copier(const void* to, size_t bytes) { return block.copiers[shared_address(to, bytes) / 16]; }
 
-Phases& started(uint64_t* state) {
-  auto& phases = *reinterpret_cast<Phases*>(state);
-  INK_CHECK(phases.mark == Phases::kMark, in_launch(), "a PhaseBarrier that was not started");
-  return phases;
+void check_started(const PhaseBarrier& phases) {
+  INK_CHECK(phases.mark == PhaseBarrier::kMark, in_launch(), "a PhaseBarrier that was not started");
 }
 
-void arrive_at(Phases& phases) {
+void arrive_at(PhaseBarrier& phases) {
   if (--phases.left > 0) return;
   phases.left = phases.count;
   phases.parity ^= 1;
@@ -325,8 +316,8 @@ void arrive_at(Phases& phases) {
 std::string in_launch() { return std::string(block.op) + ": emulator: "; }
 
 std::string place(const Where& where) {
-  std::string file = where.file_name();
-  return file.substr(file.rfind('/') + 1) + ":" + std::to_string(where.line());
+  std::string file = where.file;
+  return file.substr(file.rfind('/') + 1) + ":" + std::to_string(where.line);
 }
 
 uint32_t shared_address(const void* pointer, size_t bytes) {
@@ -354,29 +345,31 @@ void publish_to_products() {
   lane.copies.erase(first, end);
 }
 
-void start_phases(uint64_t* state, unsigned arrivals) {
-  const auto count = static_cast<uint16_t>(arrivals);
-  auto& phases = *reinterpret_cast<Phases*>(state);
-  shared_address(state, sizeof phases);
-  INK_CHECK(phases.mark != Phases::kMark, in_launch(), "a PhaseBarrier is started twice");
+void PhaseBarrier::start(unsigned arrivals) {
+  shared_address(this, sizeof *this);
+  INK_CHECK(mark != kMark, in_launch(), "a PhaseBarrier is started twice");
+  count = left = static_cast<uint16_t>(arrivals);
   INK_CHECK(count > 0 && count == arrivals, in_launch(), "a PhaseBarrier of ", arrivals);
-  phases = {count, count};
+  parity = 0;
+  mark = kMark;
 }
-void arrive(uint64_t* state) { arrive_at(started(state)); }
-bool phase_ended(uint64_t* state, unsigned parity) {
-  INK_CHECK(parity <= 1, in_launch(), "a phase of parity ", parity);
-  return started(state).parity != parity;
+void PhaseBarrier::arrive() {
+  check_started(*this);
+  arrive_at(*this);
 }
-void wait_for_phase(uint64_t* state, unsigned parity, Where where) {
-  if (phase_ended(state, parity)) return;
-  const Phases& phases = started(state);
-  wait(Lane::at_phase, Collective::sync, where, &phases);
+bool PhaseBarrier::ended(unsigned of_parity) const {
+  INK_CHECK(of_parity <= 1, in_launch(), "a phase of parity ", of_parity);
+  check_started(*this);
+  return parity != of_parity;
+}
+void PhaseBarrier::wait(unsigned of_parity, Where where) {
+  if (!ended(of_parity)) emulator::wait(Lane::at_phase, Collective::sync, where, this);
 }
 
 void report(int number, int threads, Where where, bool stay) {
   std::array<int, 2> mine{number, threads};
   const unsigned char* all = exchange(Collective::sync, &mine, sizeof mine, where);
-  Phases& phases = block.named[static_cast<size_t>(number) % 16];
+  PhaseBarrier& phases = block.named[static_cast<size_t>(number) % 16];
   if (phases.left == phases.count) phases.left = phases.count = static_cast<uint16_t>(threads);
   INK_CHECK(number > 0 && number < 16 && threads > 0 && threads % kLanes == 0 &&
                 threads == phases.count && mine == from_lane<decltype(mine)>(all, 0),
@@ -405,7 +398,7 @@ void copy_later(void* to, const void* from, size_t bytes) {
   this_lane().copies.push_back({to, from, bytes});
 }
 
-void commit_copies() { this_lane().copies.push_back({nullptr, nullptr, 0}); }
+void end_copies() { this_lane().copies.push_back({nullptr, nullptr, 0}); }
 
 void finish_copies(int groups_left) {
   Lane& lane = this_lane();

@@ -174,7 +174,7 @@ void start_product(float* d, int columns, const uint32_t* a, uint64_t a_matrix, 
   warp.products.push_back(std::move(p));
 }
 
-void before_products() { this_warp().ready |= 1u << threadIdx.x % kLanes; }
+void may_start_products() { this_warp().ready |= 1u << threadIdx.x % kLanes; }
 
 void end_products(Where where) {
   exchange(Collective::product, nullptr, 0, where);

@@ -346,7 +346,7 @@ TEST(EmulatorProducts, WarpsThatPartAreErrors) {
   expect_error<Slip::half_a_warp>("the threads of a warp part");
 }
 TEST(EmulatorBarriers, AWaitThatNothingEndsIsAnError) {
-  expect_error<Slip::few_arrivals>("a wait never ends: thread 0 waits at wgmma.cuh");
+  expect_error<Slip::few_arrivals>("a wait never ends: thread 0 waits at test_emulator.cpp");
   expect_error<Slip::few_meet>("(barrier 2 lacks 128 of 256 arrivals)");
 }
 TEST(EmulatorBarriers, MistakesWithBarriersAreErrors) {
