@@ -42,7 +42,7 @@ void* Allocator::allocate(int64_t bytes) {
   if (block == nullptr && !add_segment(pool, size)) {
     flush();
     size_t left = 0, total = 0;
-    check(cudaMemGetInfo(&left, &total), "memory", "cudaMemGetInfo");
+    INKLING_CUDA("memory", cudaMemGetInfo, &left, &total);
     if (!add_segment(pool, size))
       ink::detail::fail<DeviceError>(
           {"memory: cannot allocate ", bytes, " bytes on ", device_, ": ", stats_.bytes_in_use,
@@ -56,8 +56,7 @@ void* Allocator::allocate(int64_t bytes) {
   ASAN_UNPOISON_MEMORY_REGION(block, static_cast<size_t>(bytes));
 #ifndef NDEBUG
   // NaN in every float.
-  check(cudaMemsetAsync(block, 0xff, static_cast<size_t>(bytes), stream()), "memory",
-        "cudaMemsetAsync");
+  INKLING_CUDA("memory", cudaMemsetAsync, block, 0xff, static_cast<size_t>(bytes), stream());
 #endif
   return block;
 }
@@ -76,7 +75,7 @@ void Allocator::release(void* memory, int64_t bytes) noexcept {
 }
 
 void Allocator::put(char* block, int64_t size) {
-  const auto& [start, segment] = *segment_of(block);
+  const auto& [start, segment] = *std::prev(segments_.upper_bound(block));
   if (segment.pool == kEager)  // a replay uses captured memory again
     ASAN_POISON_MEMORY_REGION(block, static_cast<size_t>(size));
   free_[segment.pool].put(block, size, start, start + segment.bytes);
@@ -111,10 +110,6 @@ void Allocator::close_pool(Pool pool) {
     for (const auto& [start, size] : ranges.mapped().all()) put(start, size);
 }
 
-std::map<char*, Allocator::Segment>::iterator Allocator::segment_of(char* block) {
-  return std::prev(segments_.upper_bound(block));
-}
-
 // Tries a large segment, then the smallest that fits. False if the card has no memory for that.
 bool Allocator::add_segment(Pool pool, int64_t bytes) {
   for (const int64_t size : {std::max(bytes, kSegment), bytes}) {
@@ -146,7 +141,7 @@ void Allocator::flush() {
     }
     ranges.cut(start, bytes);
     ASAN_UNPOISON_MEMORY_REGION(start, static_cast<size_t>(bytes));
-    check(cudaFree(start), "memory", "cudaFree");
+    INKLING_CUDA("memory", cudaFree, start);
     stats_.bytes_held -= bytes;
     segment = segments_.erase(segment);
   }

@@ -41,7 +41,6 @@ class Allocator {
     Pool pool;
   };
   int64_t rounded(int64_t bytes) const;
-  std::map<char*, Segment>::iterator segment_of(char* block);
   void put(char* block, int64_t size);
   bool add_segment(Pool pool, int64_t bytes);
   void flush();

@@ -13,6 +13,7 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <tuple>
 #include <utility>
 
 #include "autograd/base/check.h"
@@ -48,29 +49,24 @@ struct Symbol {
 };
 
 // Its functions, under their names without the prefix.
+#define INKLING_LT(name) \
+  decltype(cublasLt##name)* name = Symbol { "cublasLt" #name }
 struct CublasLt {
-  decltype(cublasLtCreate)* Create = Symbol{"cublasLtCreate"};
-  decltype(cublasLtGetStatusString)* GetStatusString = Symbol{"cublasLtGetStatusString"};
-  decltype(cublasLtGetVersion)* GetVersion = Symbol{"cublasLtGetVersion"};
-  decltype(cublasLtMatmul)* Matmul = Symbol{"cublasLtMatmul"};
-  decltype(cublasLtMatmulAlgoCheck)* MatmulAlgoCheck = Symbol{"cublasLtMatmulAlgoCheck"};
-  decltype(cublasLtMatmulAlgoGetHeuristic)* MatmulAlgoGetHeuristic =
-      Symbol{"cublasLtMatmulAlgoGetHeuristic"};
-  decltype(cublasLtMatmulDescCreate)* MatmulDescCreate = Symbol{"cublasLtMatmulDescCreate"};
-  decltype(cublasLtMatmulDescDestroy)* MatmulDescDestroy = Symbol{"cublasLtMatmulDescDestroy"};
-  decltype(cublasLtMatmulDescSetAttribute)* MatmulDescSetAttribute =
-      Symbol{"cublasLtMatmulDescSetAttribute"};
-  decltype(cublasLtMatmulPreferenceCreate)* MatmulPreferenceCreate =
-      Symbol{"cublasLtMatmulPreferenceCreate"};
-  decltype(cublasLtMatmulPreferenceDestroy)* MatmulPreferenceDestroy =
-      Symbol{"cublasLtMatmulPreferenceDestroy"};
-  decltype(cublasLtMatmulPreferenceSetAttribute)* MatmulPreferenceSetAttribute =
-      Symbol{"cublasLtMatmulPreferenceSetAttribute"};
-  decltype(cublasLtMatrixLayoutCreate)* MatrixLayoutCreate = Symbol{"cublasLtMatrixLayoutCreate"};
-  decltype(cublasLtMatrixLayoutDestroy)* MatrixLayoutDestroy =
-      Symbol{"cublasLtMatrixLayoutDestroy"};
-  decltype(cublasLtMatrixLayoutSetAttribute)* MatrixLayoutSetAttribute =
-      Symbol{"cublasLtMatrixLayoutSetAttribute"};
+  INKLING_LT(Create);
+  INKLING_LT(GetStatusString);
+  INKLING_LT(GetVersion);
+  INKLING_LT(Matmul);
+  INKLING_LT(MatmulAlgoCheck);
+  INKLING_LT(MatmulAlgoGetHeuristic);
+  INKLING_LT(MatmulDescCreate);
+  INKLING_LT(MatmulDescDestroy);
+  INKLING_LT(MatmulDescSetAttribute);
+  INKLING_LT(MatmulPreferenceCreate);
+  INKLING_LT(MatmulPreferenceDestroy);
+  INKLING_LT(MatmulPreferenceSetAttribute);
+  INKLING_LT(MatrixLayoutCreate);
+  INKLING_LT(MatrixLayoutDestroy);
+  INKLING_LT(MatrixLayoutSetAttribute);
 };
 const CublasLt& lt() {
   static const CublasLt functions;
@@ -92,11 +88,8 @@ cudaDataType_t type_of(DType dtype) {
 
 /// INKLING_TF32=1 in the environment: f32 products round their operands to 11 bits.
 bool tf32() {
-  static const bool on = [] {
-    const char* value = std::getenv("INKLING_TF32");
-    return value != nullptr && value[0] == '1';
-  }();
-  return on;
+  static const char* const value = std::getenv("INKLING_TF32");
+  return value != nullptr && value[0] == '1';
 }
 
 struct Destroy {
@@ -115,13 +108,12 @@ Layout make_layout(const Product& p, const Matrices& x, int64_t rows, int64_t co
                                 static_cast<uint64_t>(rows), x.layout.ld),
         p, "cublasLtMatrixLayoutCreate");
   Layout owned(layout);
-  const auto count = static_cast<int32_t>(p.batch);
-  check(lt().MatrixLayoutSetAttribute(layout, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &count,
-                                      sizeof count),
-        p, "batch count");
-  check(lt().MatrixLayoutSetAttribute(layout, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, &x.step,
-                                      sizeof x.step),
-        p, "batch step");
+  const auto set = [&](cublasLtMatrixLayoutAttribute_t what, auto value) {
+    check(lt().MatrixLayoutSetAttribute(layout, what, &value, sizeof value), p,
+          "cublasLtMatrixLayoutSetAttribute");
+  };
+  set(CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, static_cast<int32_t>(p.batch));
+  set(CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, x.step);
   return owned;
 }
 
@@ -172,7 +164,7 @@ GemmChoices* choices_for(int device) {
   static const int first = device;
   static GemmChoices choices = [&] {
     cudaDeviceProp properties{};
-    cuda::check(cudaGetDeviceProperties(&properties, device), "gemm", "cudaGetDeviceProperties");
+    INKLING_CUDA("gemm", cudaGetDeviceProperties, &properties, device);
     return GemmChoices(
         file, std::string(properties.name) + ", cuBLASLt " + std::to_string(lt().GetVersion()));
   }();
@@ -181,32 +173,14 @@ GemmChoices* choices_for(int device) {
 
 static_assert(sizeof(cublasLtMatmulAlgo_t) == sizeof(GemmChoices::Algorithm));
 
-/// Measures the time of the stream's work between start and stop.
-class Timer {
- public:
-  Timer() {
-    cuda::check(cudaEventCreate(&start_), "gemm", "cudaEventCreate");
-    cuda::check(cudaEventCreate(&stop_), "gemm", "cudaEventCreate");
-  }
-  ~Timer() {
-    static_cast<void>(cudaEventDestroy(start_));
-    static_cast<void>(cudaEventDestroy(stop_));
-  }
-  Timer(const Timer&) = delete;
-  Timer& operator=(const Timer&) = delete;
-
-  void start() { cuda::check(cudaEventRecord(start_, stream()), "gemm", "cudaEventRecord"); }
-  float stop() {
-    float milliseconds = 0;
-    cuda::check(cudaEventRecord(stop_, stream()), "gemm", "cudaEventRecord");
-    cuda::check(cudaEventSynchronize(stop_), "gemm", "cudaEventSynchronize");
-    cuda::check(cudaEventElapsedTime(&milliseconds, start_, stop_), "gemm", "cudaEventElapsedTime");
-    return milliseconds;
-  }
-
- private:
-  cudaEvent_t start_ = nullptr, stop_ = nullptr;
-};
+/// What a plan depends on.
+auto key_of(const Product& p) {
+  const auto of = [](const Matrices& x) {
+    return std::tuple(x.dtype, x.layout.transposed, x.layout.ld, x.step, alignment(x.data));
+  };
+  return std::tuple(p.m, p.n, p.k, p.batch, of(p.a), of(p.b), of(p.c), p.accumulate,
+                    p.bias != nullptr, alignment(p.bias), p.epilogue, alignment(p.aux));
+}
 
 class Gpu {
  public:
@@ -215,32 +189,25 @@ class Gpu {
     const cublasStatus_t status = lt().Create(&handle_);
     if (status != CUBLAS_STATUS_SUCCESS)
       ink::detail::fail<DeviceError>({"gemm: cublasLtCreate: ", lt().GetStatusString(status)});
-    cuda::check(cudaDeviceGetAttribute(&major_, cudaDevAttrComputeCapabilityMajor, device), "gemm",
-                "cudaDeviceGetAttribute");
-    cuda::check(cudaMalloc(&workspace_, kWorkspace), "gemm", "cudaMalloc");
+    INKLING_CUDA("gemm", cudaMalloc, &workspace_, kWorkspace);
+    INKLING_CUDA("gemm", cudaEventCreate, &start_);
+    INKLING_CUDA("gemm", cudaEventCreate, &stop_);
   }
 
   void run(const Product& p) {
     const std::lock_guard lock(mutex_);
     const Plan& plan = plan_for(p);
-    const auto point = [&](cublasLtMatmulDescAttributes_t what, const void* where) {
-      check(lt().MatmulDescSetAttribute(plan.operation.get(), what, &where, sizeof where), p,
-            "cublasLtMatmulDescSetAttribute");
-    };
-    if (p.bias != nullptr) point(CUBLASLT_MATMUL_DESC_BIAS_POINTER, p.bias);
-    if (p.aux != nullptr) point(aux_pointer(p), p.aux);
+    point(p, plan.operation.get());
     check(multiply(p, plan, plan.algorithm), p, "cublasLtMatmul");
   }
 
   bool has_epilogue(const Product& p) {
-    if (!allows_epilogue(p) || !wants_epilogue(p, major_ >= 9)) return false;
+    if (!allows_epilogue(p) || !wants_epilogue(p, compute_capability() >= 9)) return false;
     const std::lock_guard lock(mutex_);
     return plan_for(p).exists;
   }
 
  private:
-  using Key = std::array<int64_t, 22>;
-
   cublasStatus_t multiply(const Product& p, const Plan& plan,
                           const cublasLtMatmulAlgo_t& algorithm) {
     const double alpha = 1, beta = p.accumulate ? 1 : 0;
@@ -253,39 +220,18 @@ class Gpu {
                        &algorithm, workspace_, kWorkspace, stream());
   }
 
-  static Key key_of(const Product& p) {
-    return {p.m,
-            p.n,
-            p.k,
-            p.batch,
-            static_cast<int64_t>(p.a.dtype),
-            static_cast<int64_t>(p.c.dtype),
-            p.a.layout.transposed,
-            p.a.layout.ld,
-            p.a.step,
-            p.b.layout.transposed,
-            p.b.layout.ld,
-            p.b.step,
-            p.c.layout.ld,
-            p.c.step,
-            p.accumulate,
-            p.bias != nullptr,
-            alignment(p.a.data),
-            alignment(p.b.data),
-            alignment(p.c.data),
-            alignment(p.bias),
-            static_cast<int64_t>(p.epilogue),
-            alignment(p.aux)};
-  }
-
   const Plan& plan_for(const Product& p) {
-    const Key key = key_of(p);
+    const auto key = key_of(p);
     const auto known = plans_.find(key);
     return known != plans_.end() ? known->second : plans_.emplace(key, make_plan(p)).first->second;
   }
 
   Plan make_plan(const Product& p) {
-    Plan plan = describe_to_library(p);
+    Plan plan{make_operation(p),
+              make_layout(p, p.a, p.m, p.k),
+              make_layout(p, p.b, p.k, p.n),
+              make_layout(p, p.c, p.m, p.n),
+              {}};
     const std::string name = choices_ ? describe(p) : "";
     if (choices_ && recall(plan, name)) return plan;
     const bool time_them = choices_ && !capturing();
@@ -299,14 +245,6 @@ class Gpu {
     std::memcpy(words.data(), &plan.algorithm, sizeof words);
     choices_->keep(name, words);
     return plan;
-  }
-
-  static Plan describe_to_library(const Product& p) {
-    return {make_operation(p),
-            make_layout(p, p.a, p.m, p.k),
-            make_layout(p, p.b, p.k, p.n),
-            make_layout(p, p.c, p.m, p.n),
-            {}};
   }
 
   /// Takes the algorithm that the file names for the product, if the library can run it.
@@ -338,16 +276,16 @@ class Gpu {
         handle_, plan.operation.get(), plan.b.get(), plan.a.get(), plan.c.get(), plan.c.get(), wish,
         most, found.all, &found.count);
     lt().MatmulPreferenceDestroy(wish);
-    const bool refused =
-        status == CUBLAS_STATUS_NOT_SUPPORTED || status == CUBLAS_STATUS_INVALID_VALUE;
-    if (refused && p.epilogue != Epilogue::none) return {};
+    const bool may_fail = p.epilogue != Epilogue::none;
+    if (may_fail &&
+        (status == CUBLAS_STATUS_NOT_SUPPORTED || status == CUBLAS_STATUS_INVALID_VALUE))
+      return {};
     check(status, p, "cublasLtMatmulAlgoGetHeuristic");
     const auto works = [](const auto& result) { return result.state == CUBLAS_STATUS_SUCCESS; };
     found.count = static_cast<int>(
         std::stable_partition(found.all, found.all + found.count, works) - found.all);
-    check(found.count > 0 || p.epilogue != Epilogue::none ? CUBLAS_STATUS_SUCCESS
-                                                          : CUBLAS_STATUS_NOT_SUPPORTED,
-          p, "cublasLtMatmulAlgoGetHeuristic");
+    if (found.count == 0 && !may_fail)
+      check(CUBLAS_STATUS_NOT_SUPPORTED, p, "cublasLtMatmulAlgoGetHeuristic");
     return found;
   }
 
@@ -365,12 +303,15 @@ class Gpu {
       cuda::fill(spare, 0);
       p.c.data = for_any(p.c.dtype, [&]<class T>(T) -> void* { return spare.mutable_data<T>(); });
     }
-    Timer timer;
     const auto time_of = [&](const cublasLtMatmulAlgo_t& algorithm, int times) {
-      timer.start();
+      float milliseconds = 0;
+      INKLING_CUDA("gemm", cudaEventRecord, start_, stream());
       for (int i = 0; i < times; ++i)
         if (multiply(p, plan, algorithm) != CUBLAS_STATUS_SUCCESS) return kNever;
-      return timer.stop() / static_cast<float>(times);
+      INKLING_CUDA("gemm", cudaEventRecord, stop_, stream());
+      INKLING_CUDA("gemm", cudaEventSynchronize, stop_);
+      INKLING_CUDA("gemm", cudaEventElapsedTime, &milliseconds, start_, stop_);
+      return milliseconds / static_cast<float>(times);
     };
     static_cast<void>(time_of(candidates.all[0].algo, 2));  // wakes the card
     const float guess = time_of(candidates.all[0].algo, 2);
@@ -406,9 +347,20 @@ class Gpu {
     return bias ? CUBLASLT_EPILOGUE_BIAS : CUBLASLT_EPILOGUE_DEFAULT;
   }
 
-  static cublasLtMatmulDescAttributes_t aux_pointer(const Product& p) {
-    return p.epilogue == Epilogue::row_sums ? CUBLASLT_MATMUL_DESC_BIAS_POINTER
-                                            : CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER;
+  template <class V>
+  static void set(const Product& p, cublasLtMatmulDesc_t operation,
+                  cublasLtMatmulDescAttributes_t what, V value) {
+    check(lt().MatmulDescSetAttribute(operation, what, &value, sizeof value), p,
+          "cublasLtMatmulDescSetAttribute");
+  }
+  /// Names the addresses beside A, B and C.
+  static void point(const Product& p, cublasLtMatmulDesc_t operation) {
+    if (p.bias != nullptr) set(p, operation, CUBLASLT_MATMUL_DESC_BIAS_POINTER, p.bias);
+    if (p.aux != nullptr)
+      set(p, operation,
+          p.epilogue == Epilogue::row_sums ? CUBLASLT_MATMUL_DESC_BIAS_POINTER
+                                           : CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER,
+          p.aux);
   }
 
   static Operation make_operation(const Product& p) {
@@ -419,45 +371,38 @@ class Gpu {
     check(lt().MatmulDescCreate(&made, compute, p.a.dtype == f64 ? CUDA_R_64F : CUDA_R_32F), p,
           "cublasLtMatmulDescCreate");
     Operation operation(made);
-    const auto set = [&](cublasLtMatmulDescAttributes_t what, auto value) {
-      check(lt().MatmulDescSetAttribute(made, what, &value, sizeof value), p,
-            "cublasLtMatmulDescSetAttribute");
-    };
-    set(CUBLASLT_MATMUL_DESC_TRANSA, p.b.layout.transposed ? CUBLAS_OP_T : CUBLAS_OP_N);
-    set(CUBLASLT_MATMUL_DESC_TRANSB, p.a.layout.transposed ? CUBLAS_OP_T : CUBLAS_OP_N);
+    set(p, made, CUBLASLT_MATMUL_DESC_TRANSA, p.b.layout.transposed ? CUBLAS_OP_T : CUBLAS_OP_N);
+    set(p, made, CUBLASLT_MATMUL_DESC_TRANSB, p.a.layout.transposed ? CUBLAS_OP_T : CUBLAS_OP_N);
     const bool sums = p.epilogue == Epilogue::row_sums;
     if (p.bias != nullptr || sums)  // a bias and its gradient have D's type
-      set(CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, type_of(p.c.dtype));
-    if (p.bias != nullptr) set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, p.bias);
-    if (p.aux != nullptr) set(aux_pointer(p), p.aux);
+      set(p, made, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, type_of(p.c.dtype));
+    point(p, made);
     if (p.epilogue != Epilogue::none && !sums)
-      set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, p.c.layout.ld);
-    set(CUBLASLT_MATMUL_DESC_EPILOGUE, epilogue_of(p));
+      set(p, made, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, p.c.layout.ld);
+    set(p, made, CUBLASLT_MATMUL_DESC_EPILOGUE, epilogue_of(p));
     return operation;
   }
 
   std::mutex mutex_;
   Device device_;
-  int major_ = 0;  // of its compute capability
   GemmChoices* choices_;
   cublasLtHandle_t handle_ = nullptr;
   void* workspace_ = nullptr;
-  std::map<Key, Plan> plans_;
+  cudaEvent_t start_ = nullptr, stop_ = nullptr;  // of what is timed
+  std::map<decltype(key_of(Product())), Plan> plans_;
 };
 
 }  // namespace
 
-static Gpu& current_gpu(const char* op) {
-  static std::array<std::unique_ptr<Gpu>, 16> gpus;
-  static std::array<std::once_flag, 16> once;
-  int index = 0;
-  cuda::check(cudaGetDevice(&index), op, "cudaGetDevice");
-  const auto i = static_cast<size_t>(index);
-  std::call_once(once[i], [&] { gpus[i] = std::make_unique<Gpu>(index); });
+static Gpu& current_gpu() {
+  static std::array<std::unique_ptr<Gpu>, kMostDevices> gpus;
+  static std::array<std::once_flag, kMostDevices> once;
+  const auto i = static_cast<size_t>(current_device());
+  std::call_once(once[i], [&] { gpus[i] = std::make_unique<Gpu>(static_cast<int>(i)); });
   return *gpus[i];
 }
 
-void product(const Product& p) { current_gpu(p.op).run(p); }
-bool has_epilogue(const Product& p) { return current_gpu(p.op).has_epilogue(p); }
+void product(const Product& p) { current_gpu().run(p); }
+bool has_epilogue(const Product& p) { return current_gpu().has_epilogue(p); }
 
 }  // namespace ink::cuda

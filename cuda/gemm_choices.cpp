@@ -56,15 +56,11 @@ std::optional<GemmChoices::Algorithm> GemmChoices::find(const std::string& produ
 void GemmChoices::keep(const std::string& product, const Algorithm& algorithm) {
   INK_CHECK(product.find('\n') == std::string::npos, "a product's description is one line");
   known_[product] = algorithm;
-  write();
-}
-
-void GemmChoices::write() const {
   TextStream text;
   text << kTitle << machine_ << '\n' << std::hex;
-  for (const auto& [product, algorithm] : known_) {
-    text << product << ':';
-    for (const uint64_t word : algorithm) text << ' ' << word;
+  for (const auto& [name, words] : known_) {
+    text << name << ':';
+    for (const uint64_t word : words) text << ' ' << word;
     text << '\n';
   }
   AtomicFile out(file_);

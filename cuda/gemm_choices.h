@@ -28,7 +28,6 @@ class GemmChoices {
 
  private:
   void read();
-  void write() const;
 
   std::filesystem::path file_;
   std::string machine_;

@@ -48,7 +48,7 @@ bool can_overlap_launches([[maybe_unused]] const cudaDeviceProp& properties) {
 #else
   const char* set = std::getenv("INKLING_PDL");
   cudaFuncAttributes compiled{};
-  check(cudaFuncGetAttributes(&compiled, run<SetStep>), "cuda", "cudaFuncGetAttributes");
+  INKLING_CUDA("cuda", cudaFuncGetAttributes, &compiled, run<SetStep>);
   return properties.major >= 9 && compiled.ptxVersion >= 90 && (set == nullptr || set[0] != '0');
 #endif
 }
@@ -59,22 +59,18 @@ Gpu& gpu(int index) {
   const auto i = static_cast<size_t>(index);
   std::call_once(once[i], [&] {
     const cudaDeviceProp& card = gpus[i].properties;
-    check(cudaGetDeviceProperties(&gpus[i].properties, index), "cuda", "cudaGetDeviceProperties");
+    INKLING_CUDA("cuda", cudaGetDeviceProperties, &gpus[i].properties, index);
     INK_CHECK(card.major >= 8, "cuda:", index, ": ", std::string(card.name),
               " has compute capability ", card.major, ".", card.minor,
               "; inkling's kernels need 8.0 or newer (cards from 2020 on)");
-    check(cudaStreamCreateWithFlags(&gpus[i].stream, cudaStreamNonBlocking), "cuda",
-          "cudaStreamCreateWithFlags");
-    check(cudaMalloc(reinterpret_cast<void**>(&gpus[i].step), sizeof(uint64_t)), "cuda",
-          "cudaMalloc");
+    INKLING_CUDA("cuda", cudaStreamCreateWithFlags, &gpus[i].stream, cudaStreamNonBlocking);
+    INKLING_CUDA("cuda", cudaMalloc, reinterpret_cast<void**>(&gpus[i].step), sizeof(uint64_t));
     constexpr size_t kCounts = kBlockCounts * sizeof(unsigned);
-    check(cudaMalloc(reinterpret_cast<void**>(&gpus[i].block_counts), kCounts), "cuda",
-          "cudaMalloc");
-    check(cudaMemsetAsync(gpus[i].block_counts, 0, kCounts, gpus[i].stream), "cuda",
-          "cudaMemsetAsync");
+    INKLING_CUDA("cuda", cudaMalloc, reinterpret_cast<void**>(&gpus[i].block_counts), kCounts);
+    INKLING_CUDA("cuda", cudaMemsetAsync, gpus[i].block_counts, 0, kCounts, gpus[i].stream);
     gpus[i].overlaps_launches = can_overlap_launches(gpus[i].properties);
     void* shared = nullptr;
-    check(cudaMallocHost(&shared, sizeof(Fault)), "cuda", "cudaMallocHost");
+    INKLING_CUDA("cuda", cudaMallocHost, &shared, sizeof(Fault));
     gpus[i].fault = new (shared) Fault;
   });
   return gpus[i];
@@ -92,17 +88,15 @@ class Staging {
       const auto n = static_cast<size_t>(std::min(kSlotBytes, bytes - at));
       Slot& slot = slots_[next_++ % slots_.size()];
       if (slot.memory == nullptr) {
-        check(cudaMallocHost(&slot.memory, kSlotBytes), "upload", "cudaMallocHost");
-        check(cudaEventCreateWithFlags(&slot.copied, cudaEventDisableTiming), "upload",
-              "cudaEventCreateWithFlags");
+        INKLING_CUDA("upload", cudaMallocHost, &slot.memory, kSlotBytes);
+        INKLING_CUDA("upload", cudaEventCreateWithFlags, &slot.copied, cudaEventDisableTiming);
       } else {
-        check(cudaEventSynchronize(slot.copied), "upload", "cudaEventSynchronize");
+        INKLING_CUDA("upload", cudaEventSynchronize, slot.copied);
       }
       std::memcpy(slot.memory, static_cast<const char*>(from) + at, n);
-      check(
-          cudaMemcpyAsync(static_cast<char*>(to) + at, slot.memory, n, cudaMemcpyHostToDevice, on),
-          "upload", "cudaMemcpyAsync");
-      check(cudaEventRecord(slot.copied, on), "upload", "cudaEventRecord");
+      INKLING_CUDA("upload", cudaMemcpyAsync, static_cast<char*>(to) + at, slot.memory, n,
+                   cudaMemcpyHostToDevice, on);
+      INKLING_CUDA("upload", cudaEventRecord, slot.copied, on);
     }
   }
 
@@ -145,7 +139,7 @@ void upload(void* to, const void* from, int64_t bytes, Device device) {
 
 // Waits for the device, and throws the fault that a kernel recorded, if there is one.
 void wait(Device device, const char* op) {
-  check(cudaStreamSynchronize(stream()), op, "cudaStreamSynchronize");
+  INKLING_CUDA(op, cudaStreamSynchronize, stream());
   Fault& fault = *gpu(device.index).fault;
   if (fault.found == 0) return;
   const Fault was = std::exchange(fault, Fault());
@@ -155,8 +149,8 @@ void wait(Device device, const char* op) {
 void download(void* to, const void* from, int64_t bytes, Device device) {
   use(device);
   INK_CHECK(!capturing(), "download: the host reads a GPU's memory while a step is being captured");
-  check(cudaMemcpyAsync(to, from, static_cast<size_t>(bytes), cudaMemcpyDeviceToHost, stream()),
-        "download", "cudaMemcpyAsync");
+  INKLING_CUDA("download", cudaMemcpyAsync, to, from, static_cast<size_t>(bytes),
+               cudaMemcpyDeviceToHost, stream());
   wait(device, "download");
 }
 
@@ -182,10 +176,9 @@ std::array<Allocator::Pool, kMostDevices> open_pools;
 void begin_capture(Device device) {
   use(device);
   open_pools[static_cast<size_t>(device.index)] = allocator(device).open_pool();
-  check(cudaStreamSynchronize(stream()), "replay", "cudaStreamSynchronize");
+  INKLING_CUDA("replay", cudaStreamSynchronize, stream());
   // Relaxed mode, because the allocator may call cudaMalloc meanwhile.
-  check(cudaStreamBeginCapture(stream(), cudaStreamCaptureModeRelaxed), "replay",
-        "cudaStreamBeginCapture");
+  INKLING_CUDA("replay", cudaStreamBeginCapture, stream(), cudaStreamCaptureModeRelaxed);
 }
 
 void* end_capture(Device device) {
@@ -205,8 +198,7 @@ void* end_capture(Device device) {
 
 void replay(void* captured, Device device) {
   use(device);
-  check(cudaGraphLaunch(static_cast<Capture*>(captured)->graph, stream()), "replay",
-        "cudaGraphLaunch");
+  INKLING_CUDA("replay", cudaGraphLaunch, static_cast<Capture*>(captured)->graph, stream());
 }
 
 void forget(void* captured, Device device) noexcept {
@@ -231,7 +223,7 @@ void set_step(uint64_t step, Device device) {
 void* new_stream(Device device) {
   use(device);
   cudaStream_t made = nullptr;
-  check(cudaStreamCreateWithFlags(&made, cudaStreamNonBlocking), "stream", "cudaStreamCreate");
+  INKLING_CUDA("stream", cudaStreamCreateWithFlags, &made, cudaStreamNonBlocking);
   return made;
 }
 
@@ -239,15 +231,15 @@ void* mark(void* of, Device device) {
   use(device);
   cudaEvent_t event = nullptr;
   cudaStream_t const marked = of != nullptr ? static_cast<cudaStream_t>(of) : stream();
-  check(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), "stream", "cudaEventCreate");
-  check(cudaEventRecord(event, marked), "stream", "cudaEventRecord");
+  INKLING_CUDA("stream", cudaEventCreateWithFlags, &event, cudaEventDisableTiming);
+  INKLING_CUDA("stream", cudaEventRecord, event, marked);
   return event;
 }
 
 void follow(void* other, void* mark) {
   auto* const event = static_cast<cudaEvent_t>(mark);
-  check(cudaStreamWaitEvent(static_cast<cudaStream_t>(other), event, 0), "stream", "follow");
-  check(cudaEventDestroy(event), "stream", "cudaEventDestroy");
+  INKLING_CUDA("stream", cudaStreamWaitEvent, static_cast<cudaStream_t>(other), event, 0);
+  INKLING_CUDA("stream", cudaEventDestroy, event);
 }
 
 bool is_past(void* mark) {
@@ -256,7 +248,7 @@ bool is_past(void* mark) {
   static_cast<void>(cudaGetLastError());  // "not ready" is none
   if (state == cudaErrorNotReady) return false;
   check(state, "stream", "cudaEventQuery");
-  check(cudaEventDestroy(event), "stream", "cudaEventDestroy");
+  INKLING_CUDA("stream", cudaEventDestroy, event);
   return true;
 }
 
@@ -276,14 +268,14 @@ void check(cudaError_t error, const char* op, const char* call) {
 
 int current_device() {
   int index = 0;
-  check(cudaGetDevice(&index), "cuda", "cudaGetDevice");
+  INKLING_CUDA("cuda", cudaGetDevice, &index);
   return index;
 }
 
 void use(Device device) {
   thread_local int current = -1;
   if (current == device.index) return;
-  check(cudaSetDevice(device.index), "cuda", "cudaSetDevice");
+  INKLING_CUDA("cuda", cudaSetDevice, device.index);
   current = device.index;
 }
 
@@ -297,7 +289,7 @@ int multiprocessors() { return gpu(current_device()).properties.multiProcessorCo
 
 bool capturing() {
   cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
-  check(cudaStreamIsCapturing(stream(), &status), "cuda", "cudaStreamIsCapturing");
+  INKLING_CUDA("cuda", cudaStreamIsCapturing, stream(), &status);
   return status != cudaStreamCaptureStatusNone;
 }
 

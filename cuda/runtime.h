@@ -13,6 +13,7 @@ namespace ink::cuda {
 
 /// Throws "softmax: cudaMallocHost: out of memory" unless the call succeeded.
 void check(cudaError_t error, const char* op, const char* call);
+#define INKLING_CUDA(op, function, ...) ::ink::cuda::check(function(__VA_ARGS__), op, #function)
 
 inline constexpr int kMostDevices = 16;
 /// The number of the calling thread's device.
