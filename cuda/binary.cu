@@ -5,14 +5,6 @@
 namespace ink::cuda {
 namespace {
 
-template <class F, class T>
-struct Binary {
-  using C = compute_t<T>;
-  __device__ T operator()(T a, T b) const {
-    return static_cast<T>(F::f(static_cast<C>(a), static_cast<C>(b)));
-  }
-};
-
 // Adds f32 and bf16 without a conversion, such as the residual stream and a bf16 branch.
 struct AddMixed {
   __device__ float operator()(float wide, bfloat16 narrow) const {
@@ -29,13 +21,6 @@ struct ByFactor {
   }
 };
 
-template <class F, class T>
-struct BinaryNumber {
-  using C = compute_t<T>;
-  C number;
-  __device__ T operator()(T x) const { return static_cast<T>(F::f(static_cast<C>(x), number)); }
-};
-
 }  // namespace
 
 void binary(Array& y, const Array& a, const Array& b, BinaryOp op) {
@@ -47,14 +32,14 @@ void binary(Array& y, const Array& a, const Array& b, BinaryOp op) {
     return map(name_of(op), y, ByFactor{op == BinaryOp::div}, a, b);
   visit(op, [&]<class F>(F) {
     for_domain<F>(name_of(op), a.dtype(),
-                  [&]<class T>(T) { map(name_of(op), y, Binary<F, T>(), a, b); });
+                  [&]<class T>(T) { map(name_of(op), y, Formula<F, T, T, T>(), a, b); });
   });
 }
 
 void binary_number(Array& y, const Array& x, double number, BinaryOp op) {
   visit(op, [&]<class F>(F) {
     for_domain<F>(name_of(op), x.dtype(), [&]<class T>(T) {
-      map(name_of(op), y, BinaryNumber<F, T>{static_cast<compute_t<T>>(number)}, x);
+      map(name_of(op), y, FormulaOfNumber<F, T, T>{static_cast<compute_t<T>>(number)}, x);
     });
   });
 }

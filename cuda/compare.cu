@@ -3,26 +3,10 @@
 #include "cuda/elementwise.cuh"
 
 namespace ink::cuda {
-namespace {
-
-template <class F, class T>
-struct Compare {
-  using C = compute_t<T>;
-  __device__ bool operator()(T a, T b) const { return F::f(static_cast<C>(a), static_cast<C>(b)); }
-};
-
-template <class F, class T>
-struct CompareNumber {
-  using C = compute_t<T>;
-  C number;
-  __device__ bool operator()(T x) const { return F::f(static_cast<C>(x), number); }
-};
-
-}  // namespace
 
 void compare(Array& y, const Array& a, const Array& b, CompareOp op) {
   visit(op, [&]<class F>(F) {
-    for_any(a.dtype(), [&]<class T>(T) { map(name_of(op), y, Compare<F, T>(), a, b); });
+    for_any(a.dtype(), [&]<class T>(T) { map(name_of(op), y, Formula<F, bool, T, T>(), a, b); });
   });
 }
 
@@ -31,7 +15,7 @@ void compare_number(Array& y, const Array& x, double number, CompareOp op) {
     for_any(x.dtype(), [&]<class T>(T) {
       using C = compute_t<T>;
       const C rounded = static_cast<C>(static_cast<T>(static_cast<C>(number)));
-      map(name_of(op), y, CompareNumber<F, T>{rounded}, x);
+      map(name_of(op), y, FormulaOfNumber<F, bool, T>{rounded}, x);
     });
   });
 }

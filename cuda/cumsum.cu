@@ -5,13 +5,10 @@
 // elements. Sums are in double, or int64.
 #include <algorithm>
 
-#include "autograd/loops/folds.h"
+#include "autograd/kernels/lines.h"
 #include "cuda/reduce.cuh"
 
 namespace ink::cuda {
-
-void scan(Array& y, const Array& x, int64_t dim, bool product);
-
 namespace {
 
 template <class F, class T>
@@ -155,7 +152,7 @@ void scan_by(Array& y, const Array& x, int64_t dim, bool product) {
                 chunks = blocks_for(count, 1, chunk);
   Scan<F, T> all{y.mutable_data<T>(),
                  x.data<T>(),
-                 {loop.sizes, loop.strides},
+                 loop,
                  y.strides()[dim],
                  next,
                  lines,

@@ -55,6 +55,8 @@ struct Places {
       for (size_t k = 0; k < N; ++k) strides[d][k] = steps[k][dims - 1 - d];
     }
   }
+  Places(const StridedLoop<N>& loop, const Offsets& first = {})
+      : Places(loop.sizes, loop.strides, first) {}
 
   __device__ Offsets find(Word i) const {
     Offsets at = start;
@@ -152,8 +154,6 @@ struct Map {
   }
 };
 
-namespace detail {
-
 /// Can operand k of a loop be moved V elements at a time? (A repeated one is read one element at a
 /// time.)
 template <int N>
@@ -196,20 +196,34 @@ struct Mapping<Y (F::*)(X...) const> {
         for (Shape& strides : loop.strides) strides.back() *= V;
       }
       launch(op, blocks_for(n, Kernel::kThreads, Kernel::kEach * V),
-             Kernel{f, y, x, {loop.sizes, loop.strides, first}, static_cast<uint32_t>(n)});
+             Kernel{f, y, x, {loop, first}, static_cast<uint32_t>(n)});
     });
   }
 };
 
-}  // namespace detail
+/// What map() computes by a formula of autograd/loops/pointwise.h, in the type of the arithmetic.
+template <class F, class Y, class... X>
+struct Formula {
+  __device__ Y operator()(X... x) const {
+    return static_cast<Y>(F::f(static_cast<compute_t<X>>(x)...));
+  }
+};
+/// The same of an element and a number.
+template <class F, class Y, class X>
+struct FormulaOfNumber {
+  compute_t<X> number;
+  __device__ Y operator()(X x) const {
+    return static_cast<Y>(F::f(static_cast<compute_t<X>>(x), number));
+  }
+};
 
 /// y = f(inputs...), element by element, for tensors of one shape (expanded where they broadcast)
 /// and any layouts. F: a struct of values; the parameter types and the result of its operator() are
 /// the element types. y may be one of the inputs.
 template <class F, class... Inputs>
 void map(const char* op, Array& y, const F& f, const Inputs&... inputs) {
-  detail::Mapping<decltype(&F::operator())>::run(std::index_sequence_for<Inputs...>(), op, y, f,
-                                                 {&inputs...});
+  Mapping<decltype(&F::operator())>::run(std::index_sequence_for<Inputs...>(), op, y, f,
+                                         {&inputs...});
 }
 
 }  // namespace ink::cuda

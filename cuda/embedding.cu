@@ -166,7 +166,7 @@ void embedding_backward(Array& dweight, const Array& dy, const Array& ids) {
   if (count == 0 || n == 0) return;
   Array sorted = Array::empty(Shape{count}, i64, ids.device()),
         positions = Array::empty(Shape{count}, i64, ids.device());
-  sort_ids(sorted, positions, ids, dweight.size(0));
+  sort_ids(sorted, positions, *contiguous(ids).reshaped({count}), 0, dweight.size(0));
   for_float("embedding_backward", dy.dtype(), [&]<class T>(T) {
     using C = compute_t<T>;
     C* table = dweight.mutable_data<C>();

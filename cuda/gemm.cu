@@ -83,7 +83,7 @@ void integer_products(Array& c, const Array& a, const Array& b, bool accumulate)
     const int64_t count = loop.sizes.numel();
     const IntegerProduct kernel{out,        a.data<int64_t>(),  b.data<int64_t>(),
                                 a.size(-1), a.strides()[d - 1], b.strides()[d - 2],
-                                count,      accumulate,         {loop.sizes, loop.strides, first}};
+                                count,      accumulate,         {loop, first}};
     launch("gemm", blocks_for(count, IntegerProduct::kThreads), kernel);
   });
 }

@@ -1,12 +1,20 @@
-// Checks of ids by the kernels that use them: the twin of autograd/ops/shared/check_ids.cpp. The
-// host throws the first bad id when it next waits for the device.
+// Faults: invalid input that a kernel meets. The kernel skips it and records a fault. The host
+// throws the first fault when it next waits for the device. Here are those of ids: the twin of
+// autograd/ops/shared/check_ids.cpp.
 #pragma once
 
+#include "autograd/base/check.h"
 #include "autograd/base/shape.h"
-#include "autograd/base/text.h"
-#include "cuda/faults.cuh"
+#include "cuda/launch.cuh"
 
 namespace ink::cuda {
+
+/// Records a fault, unless there is one already. to: fault_cell().
+__device__ inline void note(Fault* to, Fault fault) {
+  if (atomicAdd(&to->found, 1) != 0) return;
+  fault.found = 1;
+  *to = fault;
+}
 
 /// Records a fault for the first id outside [0, count).
 class IdCheck {
@@ -14,27 +22,18 @@ class IdCheck {
   /// "embedding: id 7 at position 2 is out of range for 5 rows".
   IdCheck(const char* op, const char* id_name, int64_t count, const char* count_name)
       : to_(fault_cell()), count_(count) {
-    fault_.op = op;
-    fault_.name = id_name;
-    fault_.of = count_name;
-    fault_.sizes.push_back(count);
+    fault_ = {.op = op, .name = id_name, .of = count_name, .sizes = {count}};
     fault_.words = [](const Fault& f) {
-      TextStream text;
-      text << f.op << ": " << f.name << ' ' << f.value << " at position " << f.position
-           << " is out of range for " << f.sizes[0] << ' ' << f.of;
-      return text.str();
+      return ink::detail::joined({f.op, ": ", f.name, ' ', f.value, " at position ", f.position,
+                                  " is out of range for ", f.sizes[0], ' ', f.of});
     };
   }
   /// "gather: index 7 is out of range for dimension 1 of (2, 3)".
   IdCheck(const char* op, int64_t dim, const Shape& sizes) : to_(fault_cell()), count_(sizes[dim]) {
-    fault_.op = op;
-    fault_.dim = dim;
-    fault_.sizes = sizes;
+    fault_ = {.op = op, .dim = dim, .sizes = sizes};
     fault_.words = [](const Fault& f) {
-      TextStream text;
-      text << f.op << ": index " << f.value << " is out of range for dimension " << f.dim << " of "
-           << f.sizes;
-      return text.str();
+      return ink::detail::joined(
+          {f.op, ": index ", f.value, " is out of range for dimension ", f.dim, " of ", f.sizes});
     };
   }
 

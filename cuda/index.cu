@@ -56,13 +56,7 @@ void launch_gather(T* y, const T* x, const int64_t* ids, int64_t step, StridedLo
   for_each_piece<3>(all, [&](const StridedLoop<3>& loop, const std::array<int64_t, 3>& first) {
     const int64_t n = loop.sizes.numel();
     launch("gather", blocks_for(n, Kernel::kThreads, Kernel::kEach),
-           Kernel{y,
-                  x,
-                  ids,
-                  {loop.sizes, loop.strides, first},
-                  step,
-                  static_cast<uint32_t>(n),
-                  in_range});
+           Kernel{y, x, ids, {loop, first}, step, static_cast<uint32_t>(n), in_range});
   });
 }
 
@@ -254,7 +248,7 @@ Scatter<T> describe(Array& y, const Array& source, const Array& ids, const Array
           source.data<T>(),
           ids.data<int64_t>(),
           positions.data<int64_t>(),
-          {loop.sizes, loop.strides},
+          loop,
           y.strides()[dim],
           source.strides()[dim],
           ids.strides()[dim],
@@ -270,7 +264,7 @@ void scatter_sorted(const Scatter<T>& all, Device device) {
   using C = typename Scatter<T>::C;
   const Divider<uint64_t> lines(all.line_count);
   const int64_t chunks = blocks_for(all.count, 1, kChunk), units = chunks * all.line_count;
-  const auto [memory, parts] = detail::scratch<C>(chunks > 1 ? 2 * units : 0, device);
+  const auto [memory, parts] = scratch<C>(chunks > 1 ? 2 * units : 0, device);
   ScatterChunks<T> kernel{all, parts, parts + units, chunks, lines, false};
   launch("scatter", blocks_for(units, kernel.kThreads), kernel);
   if (chunks == 1) return;
@@ -299,9 +293,6 @@ bool in_place(const Array& y, const Array& source, const Array& ids, int64_t dim
   return true;
 }
 
-// If lines are short or there are many of them, a thread takes a line's ids in their order.
-bool in_order(int64_t lines, int64_t count) { return count <= 64 || lines >= 65536; }
-
 }  // namespace
 
 void gather(Array& y, const Array& x, const Array& ids, int64_t dim, const char* op) {
@@ -315,8 +306,8 @@ void gather(Array& y, const Array& x, const Array& ids, int64_t dim, const char*
     const T* in = x.data<T>();
     const bool rows = loop.inner_stride(1) == 1 && loop.inner_stride(2) == 0;
     const bool packs = rows && loop.sizes.back() % V == 0 && step % V == 0 &&
-                       detail::in_packs(loop, 0, out, sizeof(T) * V, V) &&
-                       detail::in_packs(loop, 1, in, sizeof(T) * V, V);
+                       in_packs(loop, 0, out, sizeof(T) * V, V) &&
+                       in_packs(loop, 1, in, sizeof(T) * V, V);
     packs ? launch_gather<T, V>(out, in, ids.data<int64_t>(), step, loop, in_range)
           : launch_gather<T, 1>(out, in, ids.data<int64_t>(), step, loop, in_range);
   });
@@ -336,7 +327,7 @@ void scatter(Array& y, const Array& source, const Array& ids, int64_t dim, bool 
     });
   });
   if (done) return;
-  if (in_order(lines, count)) {
+  if (count <= 64 || lines >= 65536) {
     return for_any(y.dtype(), [&]<class T>(T) {
       launch("scatter", blocks_for(lines, ScatterLines<T>::kThreads),
              ScatterLines<T>{describe<T>(y, source, ids, ids, dim, add, in_range)});
@@ -348,7 +339,7 @@ void scatter(Array& y, const Array& source, const Array& ids, int64_t dim, bool 
   }
   Array sorted = Array::empty(once.sizes, i64, ids.device()),
         positions = Array::empty(once.sizes, i64, ids.device());
-  sort_ids_along(sorted, positions, ids.seen_as(once), dim, y.shape()[dim]);
+  sort_ids(sorted, positions, ids.seen_as(once), dim, y.shape()[dim]);
   for_any(y.dtype(), [&]<class T>(T) {
     scatter_sorted(describe<T>(y, source, sorted.expanded(ids.shape()),
                                positions.expanded(ids.shape()), dim, add, in_range),

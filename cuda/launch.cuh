@@ -42,19 +42,13 @@ concept SharesMemory = requires {
 namespace detail {
 template <class Kernel>
 constexpr int resident_blocks() {
-  if constexpr (requires { Kernel::kResident; }) {
-    return Kernel::kResident;
-  } else {
-    return 1;
-  }
+  if constexpr (requires { Kernel::kResident; }) return Kernel::kResident;
+  return 1;
 }
 template <class Kernel>
 constexpr size_t shared_bytes() {
-  if constexpr (SharesMemory<Kernel>) {
-    return sizeof(typename Kernel::Shared);
-  } else {
-    return 0;
-  }
+  if constexpr (SharesMemory<Kernel>) return sizeof(typename Kernel::Shared);
+  return 0;
 }
 }  // namespace detail
 
@@ -99,9 +93,8 @@ void launch(const char* op, Blocks blocks, const Kernel& kernel) {
   });
 #else
   if constexpr (bytes > 48 * 1024) {  // more than cards give by default
-    check(cudaFuncSetAttribute(run<Kernel>, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                               static_cast<int>(bytes)),
-          op, "cudaFuncSetAttribute");
+    INKLING_CUDA(op, cudaFuncSetAttribute, run<Kernel>, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                 static_cast<int>(bytes));
   }
   cudaLaunchAttribute overlap{};
   overlap.id = cudaLaunchAttributeProgrammaticStreamSerialization;
@@ -127,9 +120,8 @@ int64_t resident_blocks() {
   std::atomic<int>& each = known[static_cast<size_t>(current_device())];
   if (each == 0) {
     int blocks = 0;
-    check(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, run<Kernel>, Kernel::kThreads,
-                                                        detail::shared_bytes<Kernel>()),
-          "cuda", "cudaOccupancyMaxActiveBlocksPerMultiprocessor");
+    INKLING_CUDA("cuda", cudaOccupancyMaxActiveBlocksPerMultiprocessor, &blocks, run<Kernel>,
+                 Kernel::kThreads, detail::shared_bytes<Kernel>());
     each = blocks;
   }
   return int64_t{each.load()} * multiprocessors();
@@ -195,10 +187,6 @@ __device__ inline T warp_reduce(T value) {
   for (int mask = kLanes / 2; mask > 0; mask /= 2) value = Op::join(value, warp_xor(value, mask));
   return value;
 }
-template <class T>
-__device__ inline T warp_sum(T value) {
-  return warp_reduce<Plus>(value);
-}
 
 /// The values of this lane and all below, joined by Op.
 template <class Op, class T>
@@ -209,10 +197,6 @@ __device__ inline T warp_running(T value) {
     if (lane_id() >= delta) value = Op::join(value, below);
   }
   return value;
-}
-template <class T>
-__device__ inline T warp_running_sum(T value) {
-  return warp_running<Plus>(value);
 }
 
 // ---- operations of a block
@@ -295,7 +279,7 @@ __device__ inline double block_sum_of(const T* values, int64_t count,
 /// The sum of the values of all threads below this one.
 template <class T>
 __device__ inline T block_sum_before(T value, BlockScratch<T>& scratch) {
-  const T sum = warp_running_sum(value), below = warp_up(sum, 1);
+  const T sum = warp_running<Plus>(value), below = warp_up(sum, 1);
   __syncthreads();  // the scratch may still be read
   if (lane_id() == kWarp - 1) scratch.warps[warp_id()] = sum;
   __syncthreads();

@@ -1,5 +1,5 @@
 // Sums of rows, the gradient of a bias: the twin of autograd/ops/linear.cpp.
-#include "cuda/folds.cuh"
+#include "cuda/reduce.cuh"
 
 namespace ink::cuda {
 namespace {

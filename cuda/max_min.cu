@@ -1,5 +1,4 @@
 // max, min, argmax, argmin along a dimension: the twin of autograd/ops/max_min.cpp.
-#include "autograd/loops/folds.h"
 #include "cuda/reduce.cuh"
 
 namespace ink::cuda {

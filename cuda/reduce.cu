@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <type_traits>
 
-#include "cuda/folds.cuh"
+#include "cuda/reduce.cuh"
 
 namespace ink::cuda {
 namespace {

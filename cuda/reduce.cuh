@@ -20,6 +20,7 @@
 #include <utility>
 
 #include "autograd/kernels/reduce.h"
+#include "autograd/loops/folds.h"
 #include "autograd/loops/reduce_plan.h"
 #include "cuda/elementwise.cuh"
 
@@ -139,8 +140,6 @@ struct Reduce {
   }
 };
 
-namespace detail {
-
 /// Device memory for n of T, as long as the tensor lives.
 template <class T>
 std::pair<Array, T*> scratch(int64_t n, Device device) {
@@ -227,21 +226,41 @@ void launch_reduce(const char* op, ReduceSizes sizes, const T* x, const Write& w
   launch(op, {blocks, parts}, kernel);
 }
 
-}  // namespace detail
-
 /// Reduces x (elements of T) into the shape of y, which has x's dimensions with the reduced ones of
 /// size 1. write(offset in y, acc) runs on the device for each output.
 template <class R, class T, class Write>
 void reduce_loop(const char* op, const Array& y, const Array& x, const Write& write) {
   if (y.numel() == 0) return;
-  const detail::ReduceSizes sizes{ReducePlan(y, x)};
+  const ReduceSizes sizes{ReducePlan(y, x)};
   const T* in = x.data<T>();
   constexpr int kWide = kPacked<T>, kColumns = std::min(kWide, 4);
   if (sizes.columns && sizes.in_packs(in, kColumns))
-    return detail::launch_reduce<R, T, kColumns, kColumns>(op, sizes, in, write, x.device());
+    return launch_reduce<R, T, kColumns, kColumns>(op, sizes, in, write, x.device());
   if (!sizes.columns && sizes.in_packs(in, kWide))
-    return detail::launch_reduce<R, T, kWide, 1>(op, sizes, in, write, x.device());
-  detail::launch_reduce<R, T, 1, 1>(op, sizes, in, write, x.device());
+    return launch_reduce<R, T, kWide, 1>(op, sizes, in, write, x.device());
+  launch_reduce<R, T, 1, 1>(op, sizes, in, write, x.device());
 }
+
+/// A reduction by one operation, F::join. Elements that are read together are joined as F::Near,
+/// and the results as F::Far. Far is double for sums of floats, so that the error does not grow
+/// with the length.
+template <class F, class T>
+struct Fold {
+  using Acc = typename F::Far;
+  __device__ static Acc none() { return F::none(); }
+  template <int K>
+  __device__ static void take(Acc& acc, const T (&x)[K], int64_t, int64_t) {
+    typename F::Near values[K];
+#pragma unroll
+    for (int k = 0; k < K; ++k) values[k] = F::load(x[k]);
+#pragma unroll
+    for (int half = K / 2; half > 0; half /= 2) {
+      for (int k = 0; k < half; ++k) values[k] = F::join(values[k], values[k + half]);
+    }
+    merge(acc, static_cast<Acc>(values[0]));
+  }
+  __device__ static void merge(Acc& acc, const Acc& other) { acc = F::join(acc, other); }
+  __device__ static void repeat(Acc& acc, int64_t times) { acc = F::repeated(acc, times); }
+};
 
 }  // namespace ink::cuda

@@ -5,7 +5,7 @@
 #include "autograd/kernels/rows.h"
 #include "autograd/loops/rows.h"
 #include "autograd/random/sample_units.h"
-#include "cuda/faults.cuh"
+#include "cuda/ids.cuh"
 
 namespace ink::cuda {
 namespace {

@@ -86,7 +86,9 @@ struct BlockSort {
         for (int i = threadIdx.x; i < slots / 2; i += kThreads) {
           const int a = 2 * i - (i & (half - 1)), b = a + half;
           const bool ascending = (a & (size - 1) & run) == 0;
-          if (before(shared, b, a) == ascending) exchange(shared, a, b);
+          if (before(shared, b, a) != ascending) continue;
+          std::swap(shared.keys[a], shared.keys[b]);
+          std::swap(shared.places[a], shared.places[b]);
         }
       }
     }
@@ -109,14 +111,6 @@ struct BlockSort {
   __device__ static bool before(const Shared& shared, int a, int b) {
     return shared.keys[a] != shared.keys[b] ? shared.keys[a] < shared.keys[b]
                                             : shared.places[a] < shared.places[b];
-  }
-  __device__ static void exchange(Shared& shared, int a, int b) {
-    const auto key = shared.keys[a];
-    const int place = shared.places[a];
-    shared.keys[a] = shared.keys[b];
-    shared.places[a] = shared.places[b];
-    shared.keys[b] = key;
-    shared.places[b] = place;
   }
 };
 
@@ -180,7 +174,7 @@ struct AddTiles {
     int before = 0;
     for (int64_t begin = 0; begin < step.tiles; begin += kWarp) {
       const int64_t tile = begin + lane_id();
-      const int own = tile < step.tiles ? count[tile] : 0, sum = warp_running_sum(own);
+      const int own = tile < step.tiles ? count[tile] : 0, sum = warp_running<Plus>(own);
       if (tile < step.tiles) count[tile] = before + sum - own;
       before += warp_from(sum, kWarp - 1);
     }
@@ -260,8 +254,8 @@ template <class Key>
 Keyed<Key> radix_sort(Keyed<Key> items, Keyed<Key> other, int64_t lines, int64_t n, int first_bit,
                       int last_bit, Device device) {
   RadixStep<Key> step{items, other, nullptr, nullptr, n, blocks_for(n, RadixStep<Key>::kTile), 0};
-  const auto [counts, counts_data] = detail::scratch<int>(lines * kDigits * step.tiles, device);
-  const auto [totals, totals_data] = detail::scratch<int>(lines * kDigits, device);
+  const auto [counts, counts_data] = scratch<int>(lines * kDigits * step.tiles, device);
+  const auto [totals, totals_data] = scratch<int>(lines * kDigits, device);
   step.counts = counts_data;
   step.totals = totals_data;
   for (step.shift = first_bit; step.shift < last_bit; step.shift += kDigitBits) {
@@ -347,8 +341,8 @@ void sort_long(const Lines<T>& lines, std::pair<int, int> bits, Device device) {
   INK_CHECK(lines.count <= std::numeric_limits<int>::max(),
             "sort: expected at most 2^31 - 1 elements along the dimension, got ", lines.count);
   const int64_t n = lines.line_count * lines.count;
-  const auto [keys, keys_data] = detail::scratch<Key>(2 * n, device);
-  const auto [places, places_data] = detail::scratch<int>(2 * n, device);
+  const auto [keys, keys_data] = scratch<Key>(2 * n, device);
+  const auto [places, places_data] = scratch<int>(2 * n, device);
   const Keyed<Key> items{keys_data, places_data}, other{keys_data + n, places_data + n};
   launch("sort", blocks_for(n, 256),
          MakeKeys<T, Key>{lines, items, Divider<uint64_t>(lines.count)});
@@ -369,7 +363,7 @@ void sort_along(Array& values, Array& indices, const Array& x, int64_t dim, bool
     const Lines<T> lines{values.mutable_data<T>(),
                          indices.mutable_data<int64_t>(),
                          x.data<T>(),
-                         {loop.sizes, loop.strides},
+                         loop,
                          values.strides()[dim],
                          indices.strides()[dim],
                          x.strides()[dim],
@@ -393,12 +387,7 @@ void sort(Array& values, Array& indices, const Array& x, int64_t dim, bool desce
   sort_along(values, indices, x, dim, descending, {});
 }
 
-void sort_ids(Array& sorted_ids, Array& positions, const Array& ids, int64_t limit) {
-  sort_ids_along(sorted_ids, positions, *contiguous(ids).reshaped({ids.numel()}), 0, limit);
-}
-
-void sort_ids_along(Array& sorted_ids, Array& positions, const Array& ids, int64_t dim,
-                    int64_t limit) {
+void sort_ids(Array& sorted_ids, Array& positions, const Array& ids, int64_t dim, int64_t limit) {
   sort_along(sorted_ids, positions, ids, dim, false, limit);
 }
 

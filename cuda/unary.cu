@@ -5,12 +5,6 @@
 namespace ink::cuda {
 namespace {
 
-template <class F, class T>
-struct Value {
-  using C = compute_t<T>;
-  __device__ T operator()(T x) const { return static_cast<T>(F::f(static_cast<C>(x))); }
-};
-
 // dy f'(x); at: x or y, as df says.
 template <class F, class T>
 struct Derivative {
@@ -34,7 +28,7 @@ struct Clamp {
 void unary(Array& y, const Array& x, UnaryOp op) {
   visit(op, [&]<class F>(F) {
     for_domain<F>(name_of(op), x.dtype(),
-                  [&]<class T>(T) { map(name_of(op), y, Value<F, T>(), x); });
+                  [&]<class T>(T) { map(name_of(op), y, Formula<F, T, T>(), x); });
   });
 }
 

@@ -11,7 +11,7 @@
 #include <algorithm>
 #include <type_traits>
 
-#include "cuda/attention/mma.h"
+#include "cuda/attention/suited.h"
 #include "cuda/attention/tiles.cuh"
 
 namespace ink::cuda {

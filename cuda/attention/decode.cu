@@ -2,7 +2,7 @@
 // token by token. The time goes into reading keys and values once, and a block for each head would
 // leave most of a GPU idle. So a block takes one query and 128 of its keys, and the last block of a
 // query joins its parts in their order. Dao et al. 2023, "Flash-Decoding".
-#include "cuda/attention/decode.h"
+#include "cuda/attention/suited.h"
 
 #include <algorithm>
 
@@ -14,18 +14,16 @@ namespace {
 constexpr int kMostQueries = 4, kFewestKeys = 65, kWidest = 256;
 constexpr int kKeys = 128;  // of a block, and its threads
 
-/// A query's softmax over some keys: the largest score, the sum of the weights exp(s - top), and in
-/// `sums` the sum of weights times values.
+/// A query's softmax over some keys: the largest score, the sum of the weights exp(s - top), and
+/// the sums of weights times values.
 template <class C>
 struct Parts {
   C* data;  // (queries of all heads, chunks of keys, 2 + dv)
   int chunks, dv;
 
-  __device__ C* top(int64_t row, int chunk) const {
+  __device__ C* at(int64_t row, int chunk) const {
     return data + (row * chunks + chunk) * (2 + dv);
   }
-  __device__ C* total(int64_t row, int chunk) const { return top(row, chunk) + 1; }
-  __device__ C* sums(int64_t row, int chunk) const { return top(row, chunk) + 2; }
 };
 
 /// The result, and the log-sum-exp for the backward pass. A query that sees nothing has zeros and
@@ -91,7 +89,7 @@ struct DecodePart {
       if (parts.chunks == 1) {
         result.put(row, c, sum, total);
       } else {
-        parts.sums(row, chunk)[c] = sum;
+        parts.at(row, chunk)[2 + c] = sum;
       }
     }
     if (parts.chunks == 1) {
@@ -99,8 +97,8 @@ struct DecodePart {
       return;
     }
     if (own == 0) {
-      *parts.top(row, chunk) = top;
-      *parts.total(row, chunk) = total;
+      parts.at(row, chunk)[0] = top;
+      parts.at(row, chunk)[1] = total;
     }
     if (is_last_block(arrived + place, static_cast<unsigned>(parts.chunks), shared.last)) join(row);
   }
@@ -150,15 +148,15 @@ struct DecodePart {
 
   __device__ void join(int64_t row) const {
     C top = -infinity<C>(), total = 0;
-    for (int n = 0; n < parts.chunks; ++n) top = Larger::join(top, *parts.top(row, n));
+    for (int n = 0; n < parts.chunks; ++n) top = Larger::join(top, parts.at(row, n)[0]);
     const auto share = [&](int n) {
-      const C own = *parts.top(row, n);
+      const C own = parts.at(row, n)[0];
       return own == -infinity<C>() ? C(0) : simd::exp_nonpositive(own - top);
     };
-    for (int n = 0; n < parts.chunks; ++n) total += share(n) * *parts.total(row, n);
+    for (int n = 0; n < parts.chunks; ++n) total += share(n) * parts.at(row, n)[1];
     for (int c = static_cast<int>(threadIdx.x); c < parts.dv; c += kThreads) {
       C sum = 0;
-      for (int n = 0; n < parts.chunks; ++n) sum += share(n) * parts.sums(row, n)[c];
+      for (int n = 0; n < parts.chunks; ++n) sum += share(n) * parts.at(row, n)[2 + c];
       result.put(row, c, sum, total);
     }
     if (threadIdx.x == 0) result.put_lse(row, top, total);

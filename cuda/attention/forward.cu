@@ -7,8 +7,7 @@
 #include <limits>
 #include <type_traits>
 
-#include "cuda/attention/decode.h"
-#include "cuda/attention/mma.h"
+#include "cuda/attention/suited.h"
 #include "cuda/attention/tiles.cuh"
 
 namespace ink::cuda {
@@ -32,7 +31,7 @@ struct Softmax {
       C high = top[r];
 #pragma unroll
       for (const C x : s.x[r]) high = x > high ? x : high;
-      high = along_other<Larger>(high);
+      high = warp_reduce<Larger, kAlongOther>(high);
       const C base = high == -infinity<C>() ? C(0) : high;  // -inf - -inf would be NaN
       shrink[r] = simd::exp_nonpositive(top[r] - base);
       top[r] = high;
@@ -116,7 +115,7 @@ struct AttentionForward {
     for (int r = 0; r < kSquare; ++r) {
       const int i = own_group() * kSquare + r;
       C& total = softmax.total[r];
-      total = along_other<Plus>(total);
+      total = warp_reduce<Plus, kAlongOther>(total);
       if (col == 0 && other_group() == 0 && i < rows)
         lse[int64_t{head} * problem.size.queries + i0 + i] = softmax.top[r] + simd::log(total);
       if (total == 0) total = 1;  // it saw nothing

@@ -2,7 +2,7 @@
 // queries, 32 for each warp, and loops over tiles of 64 keys. While it works on one tile of keys
 // and values, the next one is copied to shared memory. Dao 2023, "FlashAttention-2".
 #include "cuda/attention/mma.cuh"
-#include "cuda/attention/mma.h"
+#include "cuda/attention/suited.h"
 
 namespace ink::cuda {
 namespace {

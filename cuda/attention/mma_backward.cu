@@ -6,8 +6,8 @@
 // product needs its first operand.
 #include <type_traits>
 
-#include "cuda/attention/mma.h"
 #include "cuda/attention/mma_backward.cuh"
+#include "cuda/attention/suited.h"
 
 namespace ink::cuda {
 namespace {

@@ -46,15 +46,6 @@ struct Square {
   C x[kSquare][kSquare] = {};
 };
 
-/// Joins the values of the threads in one row of squares; each of them gets the result.
-template <class Op, class C>
-__device__ inline C along_other(C value) {
-#pragma unroll
-  for (int mask = kAlongOther / 2; mask > 0; mask /= 2)
-    value = Op::join(value, warp_xor(value, mask));
-  return value;
-}
-
 /// Which keys a head's queries see, with the scale, the mask and dropout.
 template <class T>
 struct Sight {

@@ -4,7 +4,7 @@
 // cycles for exponentials (16 a cycle) as for products (4096 FLOPs a cycle).
 #include <cstdlib>
 
-#include "cuda/attention/mma.h"
+#include "cuda/attention/suited.h"
 #include "cuda/attention/wgmma.cuh"
 
 namespace ink::cuda {

@@ -5,8 +5,8 @@
 // are computed twice. Products of one tile's sums run while the next one's weights are computed.
 #include <utility>
 
-#include "cuda/attention/mma.h"
 #include "cuda/attention/mma_backward.cuh"
+#include "cuda/attention/suited.h"
 #include "cuda/attention/wgmma.cuh"
 
 namespace ink::cuda {

@@ -15,7 +15,7 @@
 #include "autograd/memory/device_backend.h"
 #include "autograd/random/generator.h"
 #include "autograd/replay.h"
-#include "cuda/attention/mma.h"
+#include "cuda/attention/suited.h"
 
 namespace ink {
 namespace {

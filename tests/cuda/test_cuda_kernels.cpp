@@ -456,7 +456,7 @@ TEST_F(CudaKernels, SortsIds) {
       const auto [sorted, places] = sort(ids);
       const Options there{i64, cuda_device};
       Tensor found = empty({n}, there), positions = empty({n}, there);
-      cuda::sort_ids(found, positions, ids.to(cuda_device), limit);
+      cuda::sort_ids(found, positions, ids.to(cuda_device), 0, limit);
       EXPECT_EQ(found.tolist<int64_t>(), sorted.tolist<int64_t>());
       EXPECT_EQ(positions.tolist<int64_t>(), places.tolist<int64_t>());
     }

@@ -62,7 +62,7 @@ struct Sums {
   double *of_warps, *of_blocks;
   __device__ void operator()(Shared& shared) const {
     const auto value = static_cast<double>(global_thread());
-    of_warps[global_thread()] = warp_sum(value);
+    of_warps[global_thread()] = warp_reduce<Plus>(value);
     for (int round = 0; round < 2; ++round)
       of_blocks[global_thread()] = block_sum<kThreads>(value, shared.scratch);
   }
@@ -112,7 +112,7 @@ struct HalfAShuffle {
   static constexpr int kThreads = 32;
   float* y;
   __device__ void operator()() const {
-    if (threadIdx.x < 16) y[threadIdx.x] = warp_sum(1.0f);
+    if (threadIdx.x < 16) y[threadIdx.x] = warp_reduce<Plus>(1.0f);
   }
 };
 TEST(Emulator, AShuffleOfSomeLanesIsAnError) {

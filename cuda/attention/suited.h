@@ -1,4 +1,4 @@
-// Attention on tensor cores, which forward.cu and backward.cu call for problems that suit it.
+// Kernels of attention that forward.cu and backward.cu call for problems that suit them.
 #pragma once
 
 #include <initializer_list>
@@ -7,9 +7,14 @@
 
 namespace ink::cuda {
 
-/// Do these kernels take the problem? It must be bf16 with heads of at most 128 elements, in rows
-/// that can be read in aligned chunks of eight, and without a gradient of the mask. rows: all
-/// arrays that the kernels read and write.
+/// Few queries: at most four of a head, to more than 64 keys, heads of at most 256 elements, no
+/// dropout.
+bool suits_attention_decode(const AttentionInputs& in);
+void attention_decode(Array& out, Array& lse, const AttentionInputs& in);
+
+/// Tensor cores: bf16, with heads of at most 128 elements, in rows that can be read in aligned
+/// chunks of eight, and without a gradient of the mask. rows: all arrays that the kernels read and
+/// write.
 bool suits_attention_mma(const Array& mask, const AttentionRule& rule,
                          std::initializer_list<const Array*> rows);
 
