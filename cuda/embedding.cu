@@ -2,6 +2,7 @@
 //   y[i]          = weight[ids[i]]
 //   dweight[v]    = sum of dy[i] over all i with ids[i] = v
 // An id that is out of range gives zeros and no gradient, until the host throws the fault.
+#include <algorithm>
 #include <initializer_list>
 #include <type_traits>
 
@@ -41,96 +42,101 @@ struct Embedding {
   }
 };
 
-// The gradient. The ids are sorted, so equal ids are neighbours. A warp takes 32 consecutive ids
-// and some columns, N in each lane, and adds up dy for each row of the table among its ids. If a
-// row's ids begin among the 32, the warp writes the sum to the table, and no other warp writes
-// there. Otherwise the sum, which is that of the warp's first row, goes to `partial`, and a second
-// launch adds it to the table.
+// The gradient. The ids are sorted, so equal ids are neighbours. A warp takes a chunk, 32 consecutive
+// ids, and some columns, N in each lane, and adds up dy for each row of the table among its ids. If
+// a row's ids begin in the chunk, the warp writes the sum to the table, and no other warp writes
+// there. Otherwise the sum, which is that of the warp's first row, goes to `partial`, and the last
+// block of the columns adds it to the table.
 template <class T, int N>
-struct RowSums {
+struct EmbeddingBackward {
+  static constexpr int kThreads = 256, kWarps = kThreads / kWarp, kAhead = 8;
   using C = compute_t<T>;
+  struct Shared {
+    bool last;
+  };
   C* table;    // (V, n)
   C* partial;  // (chunks, n)
   const T* dy;
   const int64_t *ids, *positions;  // in order, and where in dy each comes from
-  int64_t count, n, rows;
+  int64_t count, n, rows, chunks;
+  unsigned* arrived = block_counts();  // blocks, for each that takes the same columns
 
-  __host__ __device__ int64_t chunks() const { return (count + kWarp - 1) / kWarp; }
+  __device__ void operator()(Shared& shared) const {
+    const int64_t chunk = static_cast<int64_t>(blockIdx.x) * kWarps + warp_id();
+    if (chunk < chunks) for_columns([&](int64_t column) { sum_chunk(chunk, column); });
+    if (!is_last_block(arrived + blockIdx.y, gridDim.x, shared.last)) return;
+    for (int64_t first = warp_id(); first < chunks; first += kWarps * kWarp) {
+      unsigned runs = __ballot_sync(kAllLanes, begins_run(first + lane_id() * kWarps));
+      for (; runs != 0; runs &= runs - 1) {
+        const int64_t begin = first + (__ffs(static_cast<int>(runs)) - 1) * kWarps;
+        for_columns([&](int64_t column) { add_partial(begin, column); });
+      }
+    }
+  }
+
+ private:
+  template <class F>
+  __device__ void for_columns(const F& f) const {
+    constexpr int64_t kStep = kWarp * N;
+    for (int64_t first = blockIdx.y * kStep; first < n; first += gridDim.y * kStep)
+      f(first + lane_id() * N);
+  }
   /// Do the ids of a chunk's first row begin in an earlier chunk?
   __device__ bool continues(int64_t chunk) const {
     return chunk > 0 && ids[chunk * kWarp] == ids[chunk * kWarp - 1];
+  }
+  /// Do they, and in the chunk just before it?
+  __device__ bool begins_run(int64_t chunk) const {
+    return chunk < chunks && continues(chunk) &&
+           !(continues(chunk - 1) && ids[chunk * kWarp] == ids[(chunk - 1) * kWarp]);
   }
   __device__ void add(int64_t id, int64_t column, const Pack<C, N>& sum) const {
     if (id < 0 || id >= rows || column >= n) return;
     C* to = table + id * n + column;
     store(to, load<N>(to) + sum);
   }
-};
 
-template <class T, int N>
-struct SumChunk {
-  static constexpr int kThreads = 256, kWarps = kThreads / kWarp, kAhead = 8;
-  using C = compute_t<T>;
-  RowSums<T, N> of;
-
-  __device__ void operator()() const {
-    const int64_t chunk = static_cast<int64_t>(blockIdx.x) * kWarps + warp_id();
-    if (chunk >= of.chunks()) return;
-    const int64_t column = (static_cast<int64_t>(blockIdx.y) * kWarp + lane_id()) * N;
-    const int64_t first = chunk * kWarp, left = of.count - first;
+  __device__ void sum_chunk(int64_t chunk, int64_t column) const {
+    const int64_t first = chunk * kWarp, left = count - first;
     const int size = left < kWarp ? static_cast<int>(left) : kWarp;
     const int64_t mine = first + (lane_id() < size ? lane_id() : 0);
-    const int64_t my_id = of.ids[mine], my_position = of.positions[mine];
-    bool is_partial = of.continues(chunk);
+    const int64_t my_id = ids[mine], my_position = positions[mine];
+    bool is_partial = continues(chunk);
     Pack<C, N> sum{};
     for (int begin = 0; begin < size; begin += kAhead) {
-      Pack<C, N> dy[kAhead] = {};
+      Pack<C, N> some[kAhead] = {};
 #pragma unroll
       for (int k = 0; k < kAhead; ++k) {
         const int64_t row = warp_from(my_position, begin + k);
-        if (begin + k < size && column < of.n) dy[k] = load<N>(of.dy + row * of.n + column);
+        if (begin + k < size && column < n) some[k] = load<N>(dy + row * n + column);
       }
 #pragma unroll
       for (int k = 0; k < kAhead; ++k) {
         const int64_t id = warp_from(my_id, begin + k), next = warp_from(my_id, begin + k + 1);
-        sum = sum + dy[k];
+        sum = sum + some[k];
         if (begin + k + 1 < size ? id == next : begin + k >= size) continue;
         if (!is_partial) {
-          of.add(id, column, sum);
-        } else if (column < of.n) {
-          store(of.partial + chunk * of.n + column, sum);
+          add(id, column, sum);
+        } else if (column < n) {
+          store(partial + chunk * n + column, sum);
         }
         is_partial = false;
         sum = {};
       }
     }
   }
-};
-
-// A warp for each chunk. If a row's ids began in the chunk before, the warp adds the row's sums of
-// this chunk and of all further ones to the table.
-template <class T, int N>
-struct AddPartial {
-  static constexpr int kThreads = 256, kWarps = kThreads / kWarp;
-  using C = compute_t<T>;
-  RowSums<T, N> of;
-
-  __device__ void operator()() const {
-    int64_t chunk = static_cast<int64_t>(blockIdx.x) * kWarps + warp_id();
-    const int64_t chunks = of.chunks();
-    if (chunk >= chunks || !of.continues(chunk)) return;
-    const int64_t id = of.ids[chunk * kWarp];
-    if (of.continues(chunk - 1) && of.ids[(chunk - 1) * kWarp] == id) return;
-    const int64_t column = (static_cast<int64_t>(blockIdx.y) * kWarp + lane_id()) * N;
+  // Adds what this chunk and all further ones have left of the chunk's first row.
+  __device__ void add_partial(int64_t chunk, int64_t column) const {
+    const int64_t id = ids[chunk * kWarp];
     Pack<C, N> sum{};
     for (int run = kWarp; run == kWarp; chunk += run) {
       const int64_t other = chunk + lane_id();
-      run = warp_run(other < chunks && of.ids[other * kWarp] == id);
+      run = warp_run(other < chunks && ids[other * kWarp] == id);
 #pragma unroll 8
       for (int k = 0; k < run; ++k)
-        if (column < of.n) sum = sum + load<N>(of.partial + (chunk + k) * of.n + column);
+        if (column < n) sum = sum + load<N>(partial + (chunk + k) * n + column);
     }
-    of.add(id, column, sum);
+    add(id, column, sum);
   }
 };
 
@@ -172,15 +178,15 @@ void embedding_backward(Array& dweight, const Array& dy, const Array& ids) {
     C* table = dweight.mutable_data<C>();
     const T* upstream = dy.data<T>();
     for_width<C>(n, {table, upstream}, [&]<int N>(std::integral_constant<int, N>) {
-      RowSums<T, N> sums{
-          table, nullptr, upstream,       sorted.data<int64_t>(), positions.data<int64_t>(),
-          count, n,       dweight.size(0)};
-      Array partial = Array::empty(Shape{sums.chunks(), n}, dweight.dtype(), dweight.device());
-      sums.partial = partial.mutable_data<C>();
-      const Blocks blocks(blocks_for(sums.chunks(), SumChunk<T, N>::kWarps),
-                          blocks_for(n, kWarp, N));
-      launch("embedding_backward", blocks, SumChunk<T, N>{sums});
-      launch("embedding_backward", blocks, AddPartial<T, N>{sums});
+      using Kernel = EmbeddingBackward<T, N>;
+      const int64_t chunks = blocks_for(count, kWarp);
+      Array partial = Array::empty(Shape{chunks, n}, dweight.dtype(), dweight.device());
+      C* parts = partial.mutable_data<C>();
+      const int64_t *id = sorted.data<int64_t>(), *place = positions.data<int64_t>();
+      launch("embedding_backward",
+             {blocks_for(chunks, Kernel::kWarps),
+              std::min<int64_t>(blocks_for(n, kWarp, N), kBlockCounts)},
+             Kernel{table, parts, upstream, id, place, count, n, dweight.size(0), chunks});
     });
   });
 }
