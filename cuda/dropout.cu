@@ -2,7 +2,7 @@
 //   y  = x mask,  mask = 0 with probability p, else 1 / (1 - p)
 #include <type_traits>
 
-#include "cuda/dropout.cuh"
+#include "cuda/random.cuh"
 
 #include "autograd/kernels/rows.h"
 
@@ -24,7 +24,7 @@ struct Dropout {
   DropoutFactors dropout;
 
   __device__ void operator()(Shared& shared) const {
-    if (threadIdx.x == 0) shared.key = dropout.key();
+    if (threadIdx.x == 0) shared.key = dropout.draws.key();
     __syncthreads();
     const int64_t begin = dropout.first / 4 + static_cast<int64_t>(blockIdx.x) * kThreads * kEach;
 #pragma unroll
@@ -55,16 +55,11 @@ void dropout(Array& y, const Array& x, double p, const RandomPosition& at) {
   for_float("dropout", x.dtype(), [&]<class T>(T) {
     T* out = y.mutable_data<T>();
     const T* in = x.data<T>();
-    const auto run = [&]<bool kWhole>(std::bool_constant<kWhole>) {
-      using Kernel = Dropout<T, kWhole>;
+    for_bool(first % 4 == 0 && are_aligned({out, in}), [&](auto whole) {
+      using Kernel = Dropout<T, whole()>;
       launch("dropout", blocks_for(counters, Kernel::kThreads, Kernel::kEach),
              Kernel{out, in, n, factors});
-    };
-    if (first % 4 == 0 && are_aligned({out, in})) {
-      run(std::true_type());
-    } else {
-      run(std::false_type());
-    }
+    });
   });
 }
 

@@ -3,8 +3,6 @@
 //   dweight[v]    = sum of dy[i] over all i with ids[i] = v
 // An id that is out of range gives zeros and no gradient, until the host throws the fault.
 #include <algorithm>
-#include <initializer_list>
-#include <type_traits>
 
 #include "cuda/ids.cuh"
 #include "cuda/rows.cuh"
@@ -42,11 +40,11 @@ struct Embedding {
   }
 };
 
-// The gradient. The ids are sorted, so equal ids are neighbours. A warp takes a chunk, 32 consecutive
-// ids, and some columns, N in each lane, and adds up dy for each row of the table among its ids. If
-// a row's ids begin in the chunk, the warp writes the sum to the table, and no other warp writes
-// there. Otherwise the sum, which is that of the warp's first row, goes to `partial`, and the last
-// block of the columns adds it to the table.
+// The gradient. The ids are sorted, so equal ids are neighbours. A warp takes a chunk of 32 ids and
+// some columns, N in each lane, and adds up dy for each row of the table among its ids. If a row's
+// ids begin in the chunk, the warp writes the sum to the table, and no other warp writes there.
+// Otherwise the sum, which is that of the warp's first row, goes to `partial`, and the last block
+// of the columns adds it to the table.
 template <class T, int N>
 struct EmbeddingBackward {
   static constexpr int kThreads = 256, kWarps = kThreads / kWarp, kAhead = 8;
@@ -140,17 +138,6 @@ struct EmbeddingBackward {
   }
 };
 
-// Calls f(N) with the number of elements to move at once.
-template <class T, class F>
-void for_width(int64_t n, std::initializer_list<const void*> pointers, const F& f) {
-  constexpr int N = kPacked<T>;
-  if (n % N == 0 && are_aligned(pointers)) {
-    f(std::integral_constant<int, N>());
-  } else {
-    f(std::integral_constant<int, 1>());
-  }
-}
-
 }  // namespace
 
 void embedding(Array& y, const Array& ids, const Array& weight) {
@@ -159,8 +146,8 @@ void embedding(Array& y, const Array& ids, const Array& weight) {
     T* out = y.mutable_data<T>();
     const T* table = weight.data<T>();
     const IdCheck in_range("embedding", "id", weight.size(0), "rows");
-    for_width<T>(n, {out, table}, [&]<int N>(std::integral_constant<int, N>) {
-      using Kernel = Embedding<T, N>;
+    for_bool(n % kPacked<T> == 0 && are_aligned({out, table}), [&](auto packs) {
+      using Kernel = Embedding<T, packs() ? kPacked<T> : 1>;
       launch("embedding", blocks_for(count, Kernel::kWarps),
              Kernel{out, ids.data<int64_t>(), table, count, n, in_range});
     });
@@ -177,7 +164,8 @@ void embedding_backward(Array& dweight, const Array& dy, const Array& ids) {
     using C = compute_t<T>;
     C* table = dweight.mutable_data<C>();
     const T* upstream = dy.data<T>();
-    for_width<C>(n, {table, upstream}, [&]<int N>(std::integral_constant<int, N>) {
+    for_bool(n % kPacked<C> == 0 && are_aligned({table, upstream}), [&](auto packs) {
+      constexpr int N = packs() ? kPacked<C> : 1;
       using Kernel = EmbeddingBackward<T, N>;
       const int64_t chunks = blocks_for(count, kWarp);
       Array partial = Array::empty(Shape{chunks, n}, dweight.dtype(), dweight.device());

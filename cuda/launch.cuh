@@ -128,6 +128,12 @@ int64_t resident_blocks() {
 #endif
 }
 
+/// Calls f(std::true_type()) or f(std::false_type()), so that kernels are compiled for both.
+template <class F>
+void for_bool(bool value, const F& f) {
+  value ? f(std::true_type()) : f(std::false_type());
+}
+
 /// The number of blocks of `threads` for n elements, if each thread takes `each` of them.
 inline int64_t blocks_for(int64_t n, int threads, int64_t each = 1) {
   return (n + threads * each - 1) / (threads * each);

@@ -9,7 +9,7 @@
 #include <limits>
 #include <type_traits>
 
-#include "cuda/dropout.cuh"
+#include "cuda/random.cuh"
 #include "cuda/rows.cuh"
 
 namespace ink::cuda {
@@ -49,7 +49,7 @@ struct Norm {
     BlockScratch<C>& scratch = shared.scratch;
     Row<X, Plan> a(x, row * n, n);
     if constexpr (kAdds) {
-      const uint64_t key = kDrops ? dropout.key() : 0;
+      const uint64_t key = kDrops ? dropout.draws.key() : 0;
       a.add(branch + row * n, sum_of_both + row * n, [&](RowPlace i, const Pack<C, N>& v) {
         if (!kDrops) return v;
         return zip([](C w) { return static_cast<C>(static_cast<Y>(w)); },
@@ -191,7 +191,7 @@ struct NormBackward {
 
   __device__ void operator()(Shared& shared) const {
     Sums sums;
-    const uint64_t key = kDrops ? dropout.key() : 0;
+    const uint64_t key = kDrops ? dropout.draws.key() : 0;
     C* mine = partial + blockIdx.x * 2 * n;
     for (int64_t i = Plan::kSize * kHeld * N + threadIdx.x; i < n; i += kThreads)
       mine[i] = mine[n + i] = 0;
@@ -316,10 +316,7 @@ void norm_backward(const char* op, NormGradients& d, const Array& dy, const Arra
     // 768 columns take as few registers as possible, and large blocks take few of them.
     plan_rows<Wider, RowSize<kWarp, 24>, RowSize<kWarp, 32>, RowSize<256, 8>, RowSize<256, 32>>(
         n, {in, upstream, down, branch, w, sum(d.dweight), sum(d.dbias)},
-        [&]<class Plan>(Plan plan) {
-          if (d.dropout.p > 0) return run(plan, std::true_type());
-          run(plan, std::false_type());
-        });
+        [&](auto plan) { for_bool(d.dropout.p > 0, [&](auto drops) { run(plan, drops); }); });
   });
 }
 

@@ -43,11 +43,9 @@ struct StoreBest {
 void arg_reduce(Array& values, Array& indices, const Array& x, int64_t, bool largest) {
   for_any(x.dtype(), [&]<class T>(T) {
     const StoreBest<T> store{values.mutable_data<T>(), indices.mutable_data<int64_t>()};
-    if (largest) {
-      reduce_loop<Best<T, true>, T>("max", values, x, store);
-    } else {
-      reduce_loop<Best<T, false>, T>("min", values, x, store);
-    }
+    for_bool(largest, [&](auto max) {
+      reduce_loop<Best<T, max()>, T>(max ? "max" : "min", values, x, store);
+    });
   });
 }
 

@@ -6,6 +6,7 @@
 #include "autograd/loops/rows.h"
 #include "autograd/random/sample_units.h"
 #include "cuda/ids.cuh"
+#include "cuda/random.cuh"
 
 namespace ink::cuda {
 namespace {
@@ -22,8 +23,7 @@ struct Sample {
   int64_t* ids;
   const T* all;
   int64_t n;
-  RandomPosition at;
-  const uint64_t* step;  // where to read it on the device; null: at.step
+  Draws draws;
   Fault* fault;
   Fault not_whole;
 
@@ -46,8 +46,9 @@ struct Sample {
       }
       return;
     }
-    const uint64_t key = Philox::derive(at.seed, step ? *step : at.step, at.micro_batch);
-    const uint64_t u = SampleUnits::draw(key, at.first_row + static_cast<uint64_t>(row), at.call);
+    const RandomPosition& at = draws.at;
+    const uint64_t place = at.first_row + static_cast<uint64_t>(row);
+    const uint64_t u = SampleUnits::draw(draws.key(), place, at.call);
     const int warp = warp_run(before <= u);  // the first whose part takes the sum past u
     if (warp == kWarps) {
       if (threadIdx.x == 0) ids[row] = last;  // rounding can leave a remainder: take the last
@@ -101,7 +102,7 @@ void sample(Array& ids, const Array& probabilities, const RandomPosition& at) {
   for_float("sample", probabilities.dtype(), [&]<class T>(T) {
     launch("sample", ids.numel(),
            Sample<T>{ids.mutable_data<int64_t>(), probabilities.data<T>(), probabilities.size(-1),
-                     at, capturing() ? step_cell() : nullptr, fault_cell(), not_whole});
+                     Draws(at), fault_cell(), not_whole});
   });
 }
 

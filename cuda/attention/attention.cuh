@@ -6,8 +6,7 @@
 #include <cmath>
 
 #include "autograd/kernels/attention.h"
-#include "autograd/random/dropout_mask.h"
-#include "cuda/pack.cuh"
+#include "cuda/random.cuh"
 #include "cuda/rows.cuh"
 
 namespace ink::cuda {
@@ -180,31 +179,27 @@ struct WeightDropout {
   bool on;
   uint32_t threshold;
   double kept;  // the factor of weights that are not dropped
-  RandomPosition at;
-  const uint64_t* step;  // where to read it on the device; null: at.step
+  Draws draws;
   int64_t queries, keys, first;
 
   WeightDropout(const AttentionRule& rule, const AttentionSizes& size, int64_t rows)
       : on(rule.dropout_p > 0),
         threshold(static_cast<uint32_t>(std::ceil(rule.dropout_p * 0x1p24))),
         kept(rule.dropout_p < 1 ? 1 / (1 - rule.dropout_p) : 0),
-        at(rule.random),
-        step(on && capturing() ? step_cell() : nullptr),
+        draws(rule.random),
         queries(size.queries),
         keys(size.keys),
-        first(first_of_batch(at, size.heads * queries * keys, rows)) {}
+        first(first_of_batch(rule.random, size.heads * queries * keys, rows)) {}
 
   /// The key of all draws of this launch.
-  __device__ uint64_t key() const {
-    return Philox::derive(at.seed, step ? *step : at.step, at.micro_batch);
-  }
+  __device__ uint64_t key() const { return draws.key(); }
   /// The index in the whole batch of the weight of query i and key j.
   __device__ uint64_t element(int head, int i, int j) const {
     return static_cast<uint64_t>(first + (head * queries + i) * keys + j);
   }
   /// Which of elements 4 counter ... 4 counter + 3 stay: a bit for each.
   __device__ unsigned four(uint64_t key, uint64_t counter) const {
-    const auto words = Philox::at(key, counter, at.call);
+    const auto words = Philox::at(key, counter, draws.at.call);
     unsigned bits = 0;
     for (unsigned k = 0; k < 4; ++k) bits |= unsigned{words[k] >> 8 >= threshold} << k;
     return bits;
@@ -236,6 +231,16 @@ struct AttentionProblem {
         v(matrices_of<T>(in.v)),
         mask(in.mask, in.scores_shape()),
         dropout(in.rule, size, in.q.size(0)) {}
+
+  /// The score of query i and key j from their product; -inf where i does not see j. mask_start:
+  /// where the head's mask starts.
+  __device__ C score(C dot, int64_t mask_start, int i, int j) const {
+    if (!size.sees(i, j)) return -infinity<C>();
+    return mask.apply(dot * scale, mask_start, i, j);
+  }
+  __device__ bool sees(int64_t mask_start, int i, int j) const {
+    return score(0, mask_start, i, j) != -infinity<C>();
+  }
 };
 
 /// Calls kernel.run<false>(shared), which returns false if the result is not finite. Then comes

@@ -90,7 +90,7 @@ struct MmaForward {
         float shrink[kTall][2];
         softmax.add(s, shrink, c);
         sums.scale(shrink);
-        if constexpr (kDrop) drop(s, work, first, j0);
+        if constexpr (kDrop) drop(s, problem.dropout, work.key, work.head, first, j0);
         const auto sees = [&](int i, int j) {
           return problem.sees(work.mask_start, first + i, j0 + j);
         };
@@ -100,32 +100,13 @@ struct MmaForward {
       __syncthreads();
     }
     if (!kCareful && block_max<kThreads>(int{!sums.finite()}, shared.scratch) != 0) return false;
-    finish(shared, work, softmax, sums);
-    return true;
-  }
-
-  __device__ void drop(WarpSums<kTall, kWide>& p, const Work& work, int first, int j0) const {
-#pragma unroll
-    for (int m = 0; m < kTall; ++m) {
-      const uint32_t kept =
-          kept_by_query<kWide>(problem.dropout, work.key, work.head, first + 16 * m, j0);
-#pragma unroll
-      for (int n = 0; n < 4 * kWide; ++n) {
-        if (!(kept >> n & 1)) p.x[m][n / 4][n % 4] = 0;
-      }
-    }
-  }
-
-  __device__ void finish(Shared& shared, const Work& work, WarpSoftmax<kTall, kMask>& softmax,
-                         Sums& sums) const {
-    const auto& size = problem.size;
-    const int first = work.i0 + work.row0;
     float factor[kTall][2];
     softmax.finish(factor, kDrop ? static_cast<float>(problem.dropout.kept) : 1.0f,
                    lse + int64_t{work.head} * size.queries, first, size.queries,
                    kMask ? 1 : problem.scale);
     store_rows<kHead>(out[work.head], first, size.queries, size.dv, shared.q, work.row0, sums,
                       [&](int m, int h) { return factor[m][h]; });
+    return true;
   }
 };
 

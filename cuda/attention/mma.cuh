@@ -41,21 +41,7 @@ struct HeadRows {
   }
 };
 
-/// All arguments of the kernels except those that they write.
-struct MmaProblem : AttentionProblem<bfloat16, HeadRows<const bfloat16>> {
-  using AttentionProblem::AttentionProblem;
-
-  /// Does query i see key j?
-  __device__ bool sees(int64_t mask_start, int i, int j) const {
-    return score(0, mask_start, i, j) != -infinity<float>();
-  }
-  /// The score of query i and key j from their product; -inf where i does not see j. mask_start:
-  /// where the head's mask starts.
-  __device__ float score(float dot, int64_t mask_start, int i, int j) const {
-    if (!size.sees(i, j)) return -infinity<float>();
-    return mask.apply(dot * scale, mask_start, i, j);
-  }
-};
+using MmaProblem = AttentionProblem<bfloat16, HeadRows<const bfloat16>>;
 
 /// The place of chunk `chunk` (eight elements) of row `row` of a tile. A row's chunks are permuted
 /// by the row's number, so that the same chunk of eight rows lies in different banks. Chunk 2 k + c
@@ -466,16 +452,30 @@ __device__ inline uint32_t kept_by_key(const WeightDropout& drop, uint64_t key, 
   return bits;
 }
 
+/// Zeroes the weights of queries from i0 on and keys from j0 on that are dropped.
+template <int kTall, int kWide>
+__device__ inline void drop(WarpSums<kTall, kWide>& p, const WeightDropout& dropout, uint64_t key,
+                            int head, int i0, int j0) {
+  constexpr int kEach = kWide < 8 ? kWide : 8;
+#pragma unroll
+  for (int k = 0; k < kTall * kWide; k += kEach) {
+    const int m = k / kWide, n = k % kWide;
+    const uint32_t kept = kept_by_query<kEach>(dropout, key, head, i0 + 16 * m, j0 + 8 * n);
+#pragma unroll
+    for (int e = 0; e < 4 * kEach; ++e)
+      if (!(kept >> e & 1)) p.x[m][n + e / 4][e % 4] = 0;
+  }
+}
+
 /// Calls f.operator()<kHead, kMask, kDrop>(): the size of head for which tiles are made; is there a
 /// mask; is there dropout?
 template <class F>
 void for_kind(const MmaProblem& problem, F&& f) {
   const auto sized = [&]<int kHead>() {
-    const bool masked = problem.mask.given();
-    if (masked && problem.dropout.on) return f.template operator()<kHead, true, true>();
-    if (masked) return f.template operator()<kHead, true, false>();
-    if (problem.dropout.on) return f.template operator()<kHead, false, true>();
-    f.template operator()<kHead, false, false>();
+    for_bool(problem.mask.given(), [&](auto mask) {
+      for_bool(problem.dropout.on,
+               [&](auto drop) { f.template operator()<kHead, mask(), drop()>(); });
+    });
   };
   const int widest = std::max(problem.size.d, problem.size.dv);
   if (widest <= 32) return sized.template operator()<32>();

@@ -261,10 +261,10 @@ struct MmaKeyGradient {
 
 void attention_mma_backward(AttentionGradients& d, const Array& dout, const Array& out,
                             const Array& lse, const AttentionInputs& in) {
-  if (suits_attention_wgmma(in)) return attention_wgmma_backward(d, dout, out, lse, in);
   Array rows = Array::empty(Shape{lse.numel(), 2}, lse.dtype(), lse.device());
   const BackwardProblem problem{MmaProblem(in), HeadRows(matrices_of<bfloat16>(dout)),
                                 reinterpret_cast<QueryRow*>(rows.mutable_data<float>())};
+  if (suits_attention_wgmma(in)) return attention_wgmma_backward(d, problem, out, lse);
   const auto& size = problem.size;
   for_kind(problem, [&]<int kHead, bool kMask, bool kDrop>() {
     const int64_t query_tiles = blocks_for(size.queries, kTile),

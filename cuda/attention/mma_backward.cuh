@@ -21,6 +21,9 @@ struct BackwardProblem : MmaProblem {
   }
 };
 
+void attention_wgmma_backward(AttentionGradients& d, const BackwardProblem& problem,
+                              const Array& out, const Array& lse);
+
 /// Computes delta of a warp's queries first ... first + 15, reads lse, and writes both to
 /// problem.rows. rows: of queries g and g + 8.
 template <bool kMask, int kDeep>

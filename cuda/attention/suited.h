@@ -27,7 +27,5 @@ void attention_mma_backward(AttentionGradients& d, const Array& dout, const Arra
 /// left to the others unless INKLING_WGMMA=1. A hidden NaN may reach those in its tile here.
 bool suits_attention_wgmma(const AttentionInputs& in);
 void attention_wgmma(Array& out, Array& lse, const AttentionInputs& in);
-void attention_wgmma_backward(AttentionGradients& d, const Array& dout, const Array& out,
-                              const Array& lse, const AttentionInputs& in);
 
 }  // namespace ink::cuda

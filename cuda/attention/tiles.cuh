@@ -62,13 +62,8 @@ struct Sight {
     key = p.dropout.key();
     factor = static_cast<C>(p.dropout.kept);
   }
-  /// s_ij from q_i . k_j; -inf where i does not see j.
-  __device__ C score(C dot, int i, int j) const {
-    if (!problem.size.sees(i, j)) return -infinity<C>();
-    return problem.mask.apply(dot * problem.scale, mask, i, j);
-  }
-  /// Does i see j?
-  __device__ bool sees(int i, int j) const { return score(0, i, j) != -infinity<C>(); }
+  __device__ C score(C dot, int i, int j) const { return problem.score(dot, mask, i, j); }
+  __device__ bool sees(int i, int j) const { return problem.sees(mask, i, j); }
   /// Which of the weights of queries i ... i + 3 and keys j ... j + 3 stay: four bits for each
   /// query.
   __device__ unsigned kept(int i, int j) const {

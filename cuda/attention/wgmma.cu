@@ -57,7 +57,12 @@ struct WgmmaForward {
       Sums sums;
       if (keys.first < keys.end)
         walk(shared, head, first, keys, turn, q, key, value, softmax, sums);
-      finish(shared, head, first, row0, softmax, sums);
+      const auto& size = problem.size;
+      float factor[1][2];
+      softmax.finish(factor, kDrop ? static_cast<float>(problem.dropout.kept) : 1.0f,
+                     lse + int64_t{head} * size.queries, first, size.queries, problem.scale);
+      store_rows<kHead>(out[head], first, size.queries, size.dv, shared.out, row0, sums,
+                        [&](int, int h) { return factor[0][h]; });
     });
     if (turn == 1) meet(1, kConsumers * kWarpgroup);
   }
@@ -117,27 +122,7 @@ struct WgmmaForward {
     if (!problem.size.all_see(first, 16, j0, kKeys))
       hide_keys(s, -infinity<float>(), problem.size, first, j0);
     softmax.add(s, shrink, c);
-    if constexpr (kDrop) {
-      const uint64_t key = problem.dropout.key();
-#pragma unroll
-      for (int n = 0; n < kWide; n += 8) {
-        const uint32_t kept = kept_by_query<8>(problem.dropout, key, head, first, j0 + 8 * n);
-#pragma unroll
-        for (int e = 0; e < 32; ++e) {
-          if (!(kept >> e & 1)) s.x[0][n + e / 4][e % 4] = 0;
-        }
-      }
-    }
-  }
-
-  __device__ void finish(Shared& shared, int head, int first, int row0, Softmax& softmax,
-                         Sums& sums) const {
-    const auto& size = problem.size;
-    float factor[1][2];
-    softmax.finish(factor, kDrop ? static_cast<float>(problem.dropout.kept) : 1.0f,
-                   lse + int64_t{head} * size.queries, first, size.queries, problem.scale);
-    store_rows<kHead>(out[head], first, size.queries, size.dv, shared.out, row0, sums,
-                      [&](int, int h) { return factor[0][h]; });
+    if constexpr (kDrop) drop(s, problem.dropout, problem.dropout.key(), head, first, j0);
   }
 };
 

@@ -239,12 +239,10 @@ __device__ inline void produce_keys(Shared& shared, const MmaProblem& problem, c
 /// Calls f.operator()<kHead, kDrop>().
 template <class F>
 void for_wgmma(const MmaProblem& problem, F&& f) {
-  const bool wide = std::max(problem.size.d, problem.size.dv) > 64;
-  if (problem.dropout.on) {
-    wide ? f.template operator()<128, true>() : f.template operator()<64, true>();
-  } else {
-    wide ? f.template operator()<128, false>() : f.template operator()<64, false>();
-  }
+  for_bool(std::max(problem.size.d, problem.size.dv) > 64, [&](auto wide) {
+    for_bool(problem.dropout.on,
+             [&](auto drop) { f.template operator()<wide() ? 128 : 64, drop()>(); });
+  });
 }
 
 }  // namespace ink::cuda

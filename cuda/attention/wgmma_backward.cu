@@ -6,7 +6,6 @@
 #include <utility>
 
 #include "cuda/attention/mma_backward.cuh"
-#include "cuda/attention/suited.h"
 #include "cuda/attention/wgmma.cuh"
 
 namespace ink::cuda {
@@ -371,11 +370,8 @@ struct WgmmaKeyGradient {
 
 }  // namespace
 
-void attention_wgmma_backward(AttentionGradients& d, const Array& dout, const Array& out,
-                              const Array& lse, const AttentionInputs& in) {
-  Array rows = Array::empty(Shape{lse.numel(), 2}, lse.dtype(), lse.device());
-  const BackwardProblem problem{MmaProblem(in), HeadRows(matrices_of<bfloat16>(dout)),
-                                reinterpret_cast<QueryRow*>(rows.mutable_data<float>())};
+void attention_wgmma_backward(AttentionGradients& d, const BackwardProblem& problem,
+                              const Array& out, const Array& lse) {
   const auto& size = problem.size;
   for_wgmma(problem, [&]<int kHead, bool kDrop>() {
     const Units queries(size.heads, size.queries, kOwn),
