@@ -19,6 +19,7 @@
 #include "autograd/base/check.h"
 #include "autograd/base/text.h"
 #include "autograd/kernels/copy.h"
+#include "autograd/loops/strided_loop.h"
 #include "cuda/gemm_choices.h"
 #include "cuda/product.h"
 #include "cuda/runtime.h"
@@ -36,50 +37,31 @@ void* open_library() {
                                   INKLING_CUBLASLT_NAME, " in LD_LIBRARY_PATH"});
 }
 
-// A function of it, as a pointer to any type of function.
-struct Symbol {
-  const char* name;
-  template <class F>
-  operator F*() const {
-    static void* const library = open_library();
-    void* found = dlsym(library, name);
-    INK_CHECK(found != nullptr, "gemm: ", INKLING_CUBLASLT_NAME, " has no ", name);
-    return reinterpret_cast<F*>(found);
-  }
-};
-
-// Its functions, under their names without the prefix.
-#define INKLING_LT(name) \
-  decltype(cublasLt##name)* name = Symbol { "cublasLt" #name }
-struct CublasLt {
-  INKLING_LT(Create);
-  INKLING_LT(GetStatusString);
-  INKLING_LT(GetVersion);
-  INKLING_LT(Matmul);
-  INKLING_LT(MatmulAlgoCheck);
-  INKLING_LT(MatmulAlgoGetHeuristic);
-  INKLING_LT(MatmulDescCreate);
-  INKLING_LT(MatmulDescDestroy);
-  INKLING_LT(MatmulDescSetAttribute);
-  INKLING_LT(MatmulPreferenceCreate);
-  INKLING_LT(MatmulPreferenceDestroy);
-  INKLING_LT(MatmulPreferenceSetAttribute);
-  INKLING_LT(MatrixLayoutCreate);
-  INKLING_LT(MatrixLayoutDestroy);
-  INKLING_LT(MatrixLayoutSetAttribute);
-};
-const CublasLt& lt() {
-  static const CublasLt functions;
-  return functions;
+template <class F>
+F* function_of_library(const char* name) {
+  static void* const library = open_library();
+  void* found = dlsym(library, name);
+  INK_CHECK(found != nullptr, "gemm: ", INKLING_CUBLASLT_NAME, " has no ", name);
+  return reinterpret_cast<F*>(found);
 }
+
+// A function of the library, named without its prefix.
+#define INKLING_LT(name)                                                                        \
+  ([] {                                                                                         \
+    static auto* const found = function_of_library<decltype(cublasLt##name)>("cublasLt" #name); \
+    return found;                                                                               \
+  }())
+// Calls it for a product, and checks the answer.
+#define INKLING_LT_CALL(product, name, ...) \
+  check(INKLING_LT(name)(__VA_ARGS__), product, "cublasLt" #name)
 
 constexpr int64_t kWorkspace = int64_t{32} << 20;  // what NVIDIA advises for Hopper
 
 void check(cublasStatus_t status, const Product& p, const char* call) {
   if (status == CUBLAS_STATUS_SUCCESS) return;
-  ink::detail::fail<DeviceError>({p.op, ": ", call, ": ", lt().GetStatusString(status), ", for (",
-                                  p.batch, ", ", p.m, ", ", p.k, ") x (", p.k, ", ", p.n, ") of ",
-                                  p.a.dtype, " into ", p.c.dtype});
+  ink::detail::fail<DeviceError>({p.op, ": ", call, ": ", INKLING_LT(GetStatusString)(status),
+                                  ", for (", p.batch, ", ", p.m, ", ", p.k, ") x (", p.k, ", ", p.n,
+                                  ") of ", p.a.dtype, " into ", p.c.dtype});
 }
 
 cudaDataType_t type_of(DType dtype) {
@@ -93,8 +75,10 @@ bool tf32() {
 }
 
 struct Destroy {
-  void operator()(cublasLtMatrixLayout_t layout) const { lt().MatrixLayoutDestroy(layout); }
-  void operator()(cublasLtMatmulDesc_t operation) const { lt().MatmulDescDestroy(operation); }
+  void operator()(cublasLtMatrixLayout_t layout) const { INKLING_LT(MatrixLayoutDestroy)(layout); }
+  void operator()(cublasLtMatmulDesc_t operation) const {
+    INKLING_LT(MatmulDescDestroy)(operation);
+  }
 };
 using Layout = std::unique_ptr<cublasLtMatrixLayoutOpaque_t, Destroy>;
 using Operation = std::unique_ptr<cublasLtMatmulDescOpaque_t, Destroy>;
@@ -104,13 +88,11 @@ Layout make_layout(const Product& p, const Matrices& x, int64_t rows, int64_t co
   cublasLtMatrixLayout_t layout = nullptr;
   if (x.layout.transposed) std::swap(rows, cols);
   // rows x cols in row-major order is cols x rows in column-major order.
-  check(lt().MatrixLayoutCreate(&layout, type_of(x.dtype), static_cast<uint64_t>(cols),
-                                static_cast<uint64_t>(rows), x.layout.ld),
-        p, "cublasLtMatrixLayoutCreate");
+  INKLING_LT_CALL(p, MatrixLayoutCreate, &layout, type_of(x.dtype), static_cast<uint64_t>(cols),
+                  static_cast<uint64_t>(rows), x.layout.ld);
   Layout owned(layout);
   const auto set = [&](cublasLtMatrixLayoutAttribute_t what, auto value) {
-    check(lt().MatrixLayoutSetAttribute(layout, what, &value, sizeof value), p,
-          "cublasLtMatrixLayoutSetAttribute");
+    INKLING_LT_CALL(p, MatrixLayoutSetAttribute, layout, what, &value, sizeof value);
   };
   set(CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, static_cast<int32_t>(p.batch));
   set(CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, x.step);
@@ -165,8 +147,8 @@ GemmChoices* choices_for(int device) {
   static GemmChoices choices = [&] {
     cudaDeviceProp properties{};
     INKLING_CUDA("gemm", cudaGetDeviceProperties, &properties, device);
-    return GemmChoices(
-        file, std::string(properties.name) + ", cuBLASLt " + std::to_string(lt().GetVersion()));
+    return GemmChoices(file, std::string(properties.name) + ", cuBLASLt " +
+                                 std::to_string(INKLING_LT(GetVersion)()));
   }();
   return device == first ? &choices : nullptr;
 }
@@ -186,9 +168,10 @@ class Gpu {
  public:
   explicit Gpu(int device)
       : device_{Device::CUDA, static_cast<int8_t>(device)}, choices_(choices_for(device)) {
-    const cublasStatus_t status = lt().Create(&handle_);
+    const cublasStatus_t status = INKLING_LT(Create)(&handle_);
     if (status != CUBLAS_STATUS_SUCCESS)
-      ink::detail::fail<DeviceError>({"gemm: cublasLtCreate: ", lt().GetStatusString(status)});
+      ink::detail::fail<DeviceError>(
+          {"gemm: cublasLtCreate: ", INKLING_LT(GetStatusString)(status)});
     INKLING_CUDA("gemm", cudaMalloc, &workspace_, kWorkspace);
     INKLING_CUDA("gemm", cudaEventCreate, &start_);
     INKLING_CUDA("gemm", cudaEventCreate, &stop_);
@@ -215,9 +198,9 @@ class Gpu {
     const bool wide = p.c.dtype == f64;
     const void* scale = wide ? static_cast<const void*>(&alpha) : &alpha32;
     const void* keep = wide ? static_cast<const void*>(&beta) : &beta32;
-    return lt().Matmul(handle_, plan.operation.get(), scale, p.b.data, plan.b.get(), p.a.data,
-                       plan.a.get(), keep, p.c.data, plan.c.get(), p.c.data, plan.c.get(),
-                       &algorithm, workspace_, kWorkspace, stream());
+    return INKLING_LT(Matmul)(handle_, plan.operation.get(), scale, p.b.data, plan.b.get(),
+                              p.a.data, plan.a.get(), keep, p.c.data, plan.c.get(), p.c.data,
+                              plan.c.get(), &algorithm, workspace_, kWorkspace, stream());
   }
 
   const Plan& plan_for(const Product& p) {
@@ -253,18 +236,18 @@ class Gpu {
     if (!words) return false;
     std::memcpy(&plan.algorithm, words->data(), sizeof plan.algorithm);
     cublasLtMatmulHeuristicResult_t found{};
-    return lt().MatmulAlgoCheck(handle_, plan.operation.get(), plan.b.get(), plan.a.get(),
-                                plan.c.get(), plan.c.get(), &plan.algorithm,
-                                &found) == CUBLAS_STATUS_SUCCESS &&
+    return INKLING_LT(MatmulAlgoCheck)(handle_, plan.operation.get(), plan.b.get(), plan.a.get(),
+                                       plan.c.get(), plan.c.get(), &plan.algorithm,
+                                       &found) == CUBLAS_STATUS_SUCCESS &&
            found.workspaceSize <= kWorkspace;
   }
 
   /// At most `most` algorithms that work. There may be none only if the product has an epilogue.
   Candidates ask_heuristic(const Product& p, const Plan& plan, int most) {
     cublasLtMatmulPreference_t wish = nullptr;
-    check(lt().MatmulPreferenceCreate(&wish), p, "cublasLtMatmulPreferenceCreate");
+    INKLING_LT_CALL(p, MatmulPreferenceCreate, &wish);
     const auto set = [&](cublasLtMatmulPreferenceAttributes_t what, auto value) {
-      check(lt().MatmulPreferenceSetAttribute(wish, what, &value, sizeof value), p, "preference");
+      INKLING_LT_CALL(p, MatmulPreferenceSetAttribute, wish, what, &value, sizeof value);
     };
     set(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, static_cast<uint64_t>(kWorkspace));
     set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, static_cast<uint32_t>(alignment(p.b.data)));
@@ -272,10 +255,10 @@ class Gpu {
     set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, static_cast<uint32_t>(alignment(p.c.data)));
     set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, static_cast<uint32_t>(alignment(p.c.data)));
     Candidates found;
-    const cublasStatus_t status = lt().MatmulAlgoGetHeuristic(
+    const cublasStatus_t status = INKLING_LT(MatmulAlgoGetHeuristic)(
         handle_, plan.operation.get(), plan.b.get(), plan.a.get(), plan.c.get(), plan.c.get(), wish,
         most, found.all, &found.count);
-    lt().MatmulPreferenceDestroy(wish);
+    INKLING_LT(MatmulPreferenceDestroy)(wish);
     const bool may_fail = p.epilogue != Epilogue::none;
     if (may_fail &&
         (status == CUBLAS_STATUS_NOT_SUPPORTED || status == CUBLAS_STATUS_INVALID_VALUE))
@@ -301,7 +284,7 @@ class Gpu {
       const int64_t room = (p.batch - 1) * p.c.step + (p.m - 1) * p.c.layout.ld + p.n;
       spare = Array::empty(Shape{room}, p.c.dtype, device_);
       cuda::fill(spare, 0);
-      p.c.data = for_any(p.c.dtype, [&]<class T>(T) -> void* { return spare.mutable_data<T>(); });
+      p.c.data = writable_address_of(spare);
     }
     const auto time_of = [&](const cublasLtMatmulAlgo_t& algorithm, int times) {
       float milliseconds = 0;
@@ -350,8 +333,7 @@ class Gpu {
   template <class V>
   static void set(const Product& p, cublasLtMatmulDesc_t operation,
                   cublasLtMatmulDescAttributes_t what, V value) {
-    check(lt().MatmulDescSetAttribute(operation, what, &value, sizeof value), p,
-          "cublasLtMatmulDescSetAttribute");
+    INKLING_LT_CALL(p, MatmulDescSetAttribute, operation, what, &value, sizeof value);
   }
   /// Names the addresses beside A, B and C.
   static void point(const Product& p, cublasLtMatmulDesc_t operation) {
@@ -368,8 +350,8 @@ class Gpu {
                                         : p.a.dtype == f32 && tf32() ? CUBLAS_COMPUTE_32F_FAST_TF32
                                                                      : CUBLAS_COMPUTE_32F;
     cublasLtMatmulDesc_t made = nullptr;
-    check(lt().MatmulDescCreate(&made, compute, p.a.dtype == f64 ? CUDA_R_64F : CUDA_R_32F), p,
-          "cublasLtMatmulDescCreate");
+    INKLING_LT_CALL(p, MatmulDescCreate, &made, compute,
+                    p.a.dtype == f64 ? CUDA_R_64F : CUDA_R_32F);
     Operation operation(made);
     set(p, made, CUBLASLT_MATMUL_DESC_TRANSA, p.b.layout.transposed ? CUBLAS_OP_T : CUBLAS_OP_N);
     set(p, made, CUBLASLT_MATMUL_DESC_TRANSB, p.a.layout.transposed ? CUBLAS_OP_T : CUBLAS_OP_N);

@@ -11,13 +11,7 @@
 namespace ink::cuda {
 namespace {
 
-void* address(const Array& x) {
-  return for_any(x.dtype(), [&]<class T>(T) -> void* { return const_cast<T*>(x.data<T>()); });
-}
-Matrices matrices(const Array& x) { return {address(x), x.dtype(), *matrix_layout(x), 0}; }
-void* mutable_address(Array& x) {
-  return for_any(x.dtype(), [&]<class T>(T) -> void* { return x.mutable_data<T>(); });
-}
+Matrices matrices(const Array& x) { return {address_of(x), x.dtype(), *matrix_layout(x), 0}; }
 void advance(Matrices& x, int64_t elements) {
   x.data = static_cast<char*>(x.data) + elements * size_of(x.dtype);
 }
@@ -99,7 +93,7 @@ bool fits(const Array& c, DType operands) {
 }
 
 Product describe(const char* op, Array& c, const Array& a, const Array& b, bool accumulate) {
-  static_cast<void>(mutable_address(c));
+  static_cast<void>(writable_address_of(c));
   return {op,          c.size(-2),  c.size(-1),  a.size(-1), 1,
           matrices(a), matrices(b), matrices(c), accumulate, nullptr};
 }
@@ -107,7 +101,7 @@ Product describe(const char* op, Array& c, const Array& a, const Array& b, bool 
 // A bias as products take it: contiguous, of c's dtype, at an aligned address.
 Array as_product_bias(const Array& bias, DType dtype) {
   const Array row = contiguous(cached_cast(bias, dtype));
-  if (reinterpret_cast<uintptr_t>(address(row)) % kBiasAlignment == 0) return row;
+  if (reinterpret_cast<uintptr_t>(address_of(row)) % kBiasAlignment == 0) return row;
   Array aligned = Array::empty(row.shape(), dtype, row.device());
   copy(aligned, row);
   return aligned;
@@ -123,7 +117,7 @@ bool fused(const char* op, Array& c, const Array& a, const Array& b, const Array
   const Array left = as_gemm_operand(a, dtype), right = as_gemm_operand(b, dtype),
               row = bias.defined() ? as_product_bias(bias, c.dtype()) : bias;
   Product all = describe(op, c, left, right, accumulate);
-  all.bias = row.defined() ? address(row) : nullptr;
+  all.bias = row.defined() ? address_of(row) : nullptr;
   all.epilogue = epilogue;
   all.aux = aux;
   if (!has_epilogue(all)) return false;
@@ -172,24 +166,24 @@ void gemm_bias(Array& c, const Array& a, const Array& b, const Array& bias) {
   const Array left = as_gemm_operand(a, dtype), right = as_gemm_operand(b, dtype),
               row = as_product_bias(bias, c.dtype());
   Product all = describe("gemm_bias", c, left, right, false);
-  all.bias = address(row);
+  all.bias = address_of(row);
   for_batch(all, c, left, right);
 }
 
 bool gemm_gelu(Array& y, Array& h, const Array& a, const Array& b, const Array& bias) {
   return y.strides() == h.strides() &&
-         fused("gemm_gelu", y, a, b, bias, false, Epilogue::gelu, mutable_address(h));
+         fused("gemm_gelu", y, a, b, bias, false, Epilogue::gelu, writable_address_of(h));
 }
 
 bool gemm_gelu_backward(Array& dh, const Array& dy, const Array& w, const Array& h) {
   return dh.strides() == h.strides() && fused("gemm_gelu_backward", dh, dy, w, Array(), false,
-                                              Epilogue::gelu_gradient, address(h));
+                                              Epilogue::gelu_gradient, address_of(h));
 }
 
 bool gemm_row_sums(Array& c, Array& sums, const Array& a, const Array& b, bool accumulate) {
   return sums.dtype() == c.dtype() && sums.is_contiguous() &&
          fused("gemm_row_sums", c, a, b, Array(), accumulate, Epilogue::row_sums,
-               mutable_address(sums));
+               writable_address_of(sums));
 }
 
 }  // namespace ink::cuda

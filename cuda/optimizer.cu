@@ -8,6 +8,7 @@
 
 #include "autograd/kernels/optimizer.h"
 #include "autograd/loops/optimizer.h"
+#include "autograd/loops/strided_loop.h"
 #include "cuda/pack.cuh"
 
 namespace ink::cuda {
@@ -26,6 +27,7 @@ inline constexpr int kLargeTable = 32000;
 /// Some of the tensors of kLists parallel lists, cut into chunks; a block takes a chunk.
 template <class T, int kLists, int kBytes>
 struct TensorTable {
+  using Element = T;
   static constexpr int kThreads = 256;
   static constexpr int64_t kChunk = 4096;  // elements
   struct Item {
@@ -74,16 +76,17 @@ struct TensorTable {
   }
 };
 
-/// Calls f(table) with tables of all i whose tensor in `of` has elements of type T: one table if
-/// they fit. pointers(i) gives the addresses of its tensors. rounded: undefined where there is no
-/// copy, or an empty list.
-template <class T, int kLists, class Pointers, class F>
+/// Calls f(table) for each dtype that parameters can have: with tables of all i whose tensor in
+/// `of` has that dtype, one if they fit. pointers(T{}, i) gives the addresses of the tensors.
+/// rounded: undefined where there is no copy, or an empty list.
+template <int kLists, class Pointers, class F>
 void for_tables(const Arrays& of, Arrays& rounded, const Pointers& pointers, const F& f) {
-  const auto fill = [&]<class Table>(Table table) {
+  const auto fill = [&]<class T, int kBytes>(TensorTable<T, kLists, kBytes> table) {
+    using Table = decltype(table);
     for (size_t i = 0; i < of.size(); ++i) {
       if (!of[i].defined() || of[i].dtype() != dtype_of<T>()) continue;
       typename Table::Item item{};
-      const std::array<T*, kLists> addresses = pointers(i);
+      const std::array<T*, kLists> addresses = pointers(T{}, i);
       std::copy(addresses.begin(), addresses.end(), item.lists);
       if (!rounded.empty() && rounded[i].defined())
         item.rounded = rounded[i].mutable_data<bfloat16>();
@@ -94,23 +97,25 @@ void for_tables(const Arrays& of, Arrays& rounded, const Pointers& pointers, con
     }
     if (table.count > 0) f(table);
   };
-  using Small = TensorTable<T, kLists, kSmallTable>;
-  if (of.size() <= Small::kMost) {
-    fill(Small());
-  } else {
+  const auto of_type = [&]<class T>(T) {
+    using Small = TensorTable<T, kLists, kSmallTable>;
+    if (of.size() <= Small::kMost) return fill(Small());
     fill(TensorTable<T, kLists, kLargeTable>());
-  }
+  };
+  of_type(float{});
+  of_type(bfloat16{});
+  of_type(double{});
 }
 
 // ---- gradient_norm
 
 // Writes the fields of a step, by one block.
 struct FinishNorm {
-  double* totals;  // sums of squares, of each launch
-  int launch, launches;
-  const void* loss;
-  DType loss_dtype;
-  int64_t loss_size;
+  double* totals = nullptr;  // sums of squares, of each launch
+  int launch = 0, launches = 0;
+  const void* loss = nullptr;
+  DType loss_dtype = f32;
+  int64_t loss_size = 0;
   double max_norm;
   double *grad_norm, *clip;
   bool* finite;
@@ -151,7 +156,7 @@ struct FinishNorm {
 
 // The sum of the squares of a table, in double, which holds the square of any float: of each chunk,
 // of each group of chunks, of all.
-template <class T, class Table>
+template <class Table>
 struct GradientNorm {
   static constexpr int kThreads = Table::kThreads;
   struct Shared {
@@ -178,7 +183,7 @@ struct GradientNorm {
     double total = 0;
     if (table.count == 0) return total;
     const auto& item = table.item();
-    const T* x = item.lists[0];
+    const auto* x = item.lists[0];
     table.each(item, [&]<int N>(std::integral_constant<int, N>, int64_t at) {
       const auto wide = zip([](auto v) { return static_cast<double>(v); }, load<N>(x + at));
       total += sum(wide * wide);
@@ -186,14 +191,6 @@ struct GradientNorm {
     return total;
   }
 };
-
-// Calls f(T{}) for each dtype that parameters can have.
-template <class F>
-void for_each_float(const F& f) {
-  f(float{});
-  f(bfloat16{});
-  f(double{});
-}
 
 // ---- updates
 
@@ -223,9 +220,10 @@ struct Updates {
   }
 };
 
-template <class T, class Table>
+template <class Table>
 struct AdamW {
   static constexpr int kThreads = Table::kThreads;
+  using T = typename Table::Element;
   using C = compute_t<T>;
   struct Shared {
     C keep, size, root2;  // 1 - lr decay, lr / correction 1, 1 / sqrt(correction 2)
@@ -273,9 +271,10 @@ struct AdamW {
   }
 };
 
-template <class T, class Table>
+template <class Table>
 struct Sgd {
   static constexpr int kThreads = Table::kThreads;
+  using T = typename Table::Element;
   using C = compute_t<T>;
   struct Shared {
     bool last;
@@ -312,76 +311,66 @@ struct Sgd {
 void gradient_norm(OptimizerStep step, const Arrays& grads, const Array& loss, double max_norm) {
   Arrays none;
   const auto for_each_table = [&](const auto& f) {
-    for_each_float([&]<class T>(T) {
-      const auto address = [&](size_t i) { return std::array{const_cast<T*>(grads[i].data<T>())}; };
-      for_tables<T, 1>(grads, none, address, [&](const auto& table) { f(T{}, table); });
-    });
+    for_tables<1>(
+        grads, none,
+        [&]<class T>(T, size_t i) { return std::array{const_cast<T*>(grads[i].data<T>())}; }, f);
   };
-  FinishNorm finish{nullptr,
-                    0,
-                    0,
-                    nullptr,
-                    f32,
-                    0,
-                    max_norm,
-                    step.grad_norm.mutable_data<double>(),
-                    step.clip.mutable_data<double>(),
-                    step.finite.mutable_data<bool>(),
-                    step.skipped.mutable_data<int64_t>(),
-                    step.loss_sum.defined() ? step.loss_sum.mutable_data<float>() : nullptr};
+  FinishNorm finish{
+      .max_norm = max_norm,
+      .grad_norm = step.grad_norm.mutable_data<double>(),
+      .clip = step.clip.mutable_data<double>(),
+      .finite = step.finite.mutable_data<bool>(),
+      .skipped = step.skipped.mutable_data<int64_t>(),
+      .loss_sum = step.loss_sum.defined() ? step.loss_sum.mutable_data<float>() : nullptr};
   if (loss.defined()) {
-    finish.loss = for_any(loss.dtype(), [&]<class L>(L) -> const void* { return loss.data<L>(); });
+    finish.loss = address_of(loss);
     finish.loss_dtype = loss.dtype();
     finish.loss_size = loss.numel();
   }
-  for_each_table([&](auto, const auto&) { ++finish.launches; });
+  for_each_table([&](const auto&) { ++finish.launches; });
   const auto doubles = [&](int64_t n) {
     return Array::empty(Shape{n}, f64, step.grad_norm.device());
   };
   Array totals = doubles(std::max(finish.launches, 1));
   finish.totals = totals.mutable_data<double>();
-  const auto start = [&]<class T, class Table>(T, const Table& table) {
+  const auto start = [&]<class Table>(const Table& table) {
     const int64_t blocks = std::max(table.chunks, 1);
     const BlockGroups groups(blocks);
     Array sums = doubles(blocks + groups.count);
     double* of_chunks = sums.mutable_data<double>();
     launch("gradient_norm", blocks,
-           GradientNorm<T, Table>{table, of_chunks, of_chunks + blocks, groups, finish});
+           GradientNorm<Table>{table, of_chunks, of_chunks + blocks, groups, finish});
     ++finish.launch;
   };
   for_each_table(start);
-  if (finish.launches == 0) start(float{}, TensorTable<float, 1, kSmallTable>());
+  if (finish.launches == 0) start(TensorTable<float, 1, kSmallTable>());
 }
 
 void adamw(ParameterLists& p, Arrays& m, Arrays& v, const OptimizerStep& step, double beta1,
            double beta2, double eps) {
-  for_each_float([&]<class T>(T) {
-    using C = compute_t<T>;
-    const auto addresses = [&](size_t i) {
-      return std::array{p.values[i].mutable_data<T>(), m[i].mutable_data<T>(),
-                        v[i].mutable_data<T>(), const_cast<T*>(p.grads[i].data<T>())};
-    };
-    for_tables<T, 4>(p.grads, p.rounded, addresses, [&]<class Table>(const Table& table) {
-      launch(
-          "adamw", table.chunks,
-          AdamW<T, Table>{Updates(table, p, step), beta1, beta2, static_cast<C>(1 - beta1),
-                          static_cast<C>(beta2), static_cast<C>(1 - beta2), static_cast<C>(eps)});
-    });
+  const auto addresses = [&]<class T>(T, size_t i) {
+    return std::array{p.values[i].mutable_data<T>(), m[i].mutable_data<T>(), v[i].mutable_data<T>(),
+                      const_cast<T*>(p.grads[i].data<T>())};
+  };
+  for_tables<4>(p.grads, p.rounded, addresses, [&]<class Table>(const Table& table) {
+    using C = typename AdamW<Table>::C;
+    launch("adamw", table.chunks,
+           AdamW<Table>{Updates(table, p, step), beta1, beta2, static_cast<C>(1 - beta1),
+                        static_cast<C>(beta2), static_cast<C>(1 - beta2), static_cast<C>(eps)});
   });
 }
 
 void sgd(ParameterLists& p, Arrays& buffers, const OptimizerStep& step, double momentum,
          bool nesterov) {
-  for_each_float([&]<class T>(T) {
-    const auto addresses = [&](size_t i) {
-      return std::array{p.values[i].mutable_data<T>(),
-                        buffers.empty() ? nullptr : buffers[i].mutable_data<T>(),
-                        const_cast<T*>(p.grads[i].data<T>())};
-    };
-    for_tables<T, 3>(p.grads, p.rounded, addresses, [&]<class Table>(const Table& table) {
-      launch("sgd", table.chunks,
-             Sgd<T, Table>{Updates(table, p, step), static_cast<compute_t<T>>(momentum), nesterov});
-    });
+  const auto addresses = [&]<class T>(T, size_t i) {
+    return std::array{p.values[i].mutable_data<T>(),
+                      buffers.empty() ? nullptr : buffers[i].mutable_data<T>(),
+                      const_cast<T*>(p.grads[i].data<T>())};
+  };
+  for_tables<3>(p.grads, p.rounded, addresses, [&]<class Table>(const Table& table) {
+    launch("sgd", table.chunks,
+           Sgd<Table>{Updates(table, p, step), static_cast<typename Sgd<Table>::C>(momentum),
+                      nesterov});
   });
 }
 

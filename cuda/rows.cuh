@@ -33,7 +33,7 @@ struct RowPlan {
   static constexpr int kThreads = kSize == kWarp ? 4 * kWarp : kSize;
   static constexpr int kRows = kThreads / kSize;  // rows of a block
 
-  static int64_t blocks(int64_t rows) { return (rows + kRows - 1) / kRows; }
+  static int64_t blocks(int64_t rows) { return blocks_for(rows, kRows); }
   /// The calling thread's row, and its number among the row's threads.
   __device__ static int64_t row() {
     return static_cast<int64_t>(blockIdx.x) * kRows + threadIdx.x / kSize;

@@ -42,7 +42,7 @@ unsigned* block_counts();
 /// (autograd/replay.h).
 const uint64_t* step_cell();
 
-/// Invalid input that a kernel met. faults.cuh records the first one, and the host throws its text
+/// Invalid input that a kernel met. ids.cuh records the first one, and the host throws its text
 /// when it next waits for the device. The pointers point to host memory; kernels only copy them.
 struct Fault {
   int found = 0;

@@ -123,13 +123,12 @@ struct Keyed {
   int* places;
 };
 
-constexpr int kDigitBits = 8, kDigits = 1 << kDigitBits;
+// A block takes a tile of a line, and a thread a digit.
+constexpr int kDigitBits = 8, kDigits = 1 << kDigitBits, kItems = 8, kTile = kItems * kDigits;
 
-// A step of the sort by one digit. A block takes a tile of a line, a thread a digit.
+// A step of the sort by one digit.
 template <class Key>
 struct RadixStep {
-  static constexpr int kThreads = kDigits, kWarps = kThreads / kWarp, kItems = 8;
-  static constexpr int kTile = kItems * kThreads;
   Keyed<Key> from, to;
   int* counts;  // lines x digits x tiles: of a digit in a tile; then, in all tiles before
   int* totals;  // lines x digits
@@ -141,19 +140,18 @@ struct RadixStep {
 
 template <class Key>
 struct CountDigits {
-  using Step = RadixStep<Key>;
-  static constexpr int kThreads = Step::kThreads;
+  static constexpr int kThreads = kDigits;
   struct Shared {
     int counts[kDigits];
   };
-  Step step;
+  RadixStep<Key> step;
 
   __device__ void operator()(Shared& shared) const {
     const int64_t line = blockIdx.x / step.tiles, tile = blockIdx.x % step.tiles;
     shared.counts[threadIdx.x] = 0;
     __syncthreads();
-    for (int e = 0; e < Step::kItems; ++e) {
-      const int64_t i = tile * Step::kTile + e * Step::kThreads + threadIdx.x;
+    for (int e = 0; e < kItems; ++e) {
+      const int64_t i = tile * kTile + e * kThreads + threadIdx.x;
       if (i < step.n) atomicAdd(&shared.counts[step.digit(step.from.keys[line * step.n + i])], 1);
     }
     __syncthreads();
@@ -164,9 +162,8 @@ struct CountDigits {
 // A warp takes a digit of a line.
 template <class Key>
 struct AddTiles {
-  using Step = RadixStep<Key>;
-  static constexpr int kThreads = Step::kThreads;
-  Step step;
+  static constexpr int kThreads = kDigits;
+  RadixStep<Key> step;
 
   __device__ void operator()() const {
     const int64_t row = global_thread() / kWarp;
@@ -184,19 +181,17 @@ struct AddTiles {
 
 template <class Key>
 struct MoveKeys {
-  using Step = RadixStep<Key>;
-  static constexpr int kThreads = Step::kThreads;
-  static constexpr int kItems = Step::kItems;
+  static constexpr int kThreads = kDigits, kWarps = kThreads / kWarp;
   struct Shared {
     BlockScratch<int> scratch;
-    int counts[Step::kWarps][kDigits];  // of what a warp has seen; then where its keys go
+    int counts[kWarps][kDigits];  // of what a warp has seen; then where its keys go
   };
-  Step step;
+  RadixStep<Key> step;
 
   // Each warp takes a part of the tile, and its keys in order, 32 at a time.
   __device__ void operator()(Shared& shared) const {
     const int64_t line = blockIdx.x / step.tiles, tile = blockIdx.x % step.tiles;
-    const int64_t begin = tile * Step::kTile + warp_id() * kItems * kWarp + lane_id();
+    const int64_t begin = tile * kTile + warp_id() * kItems * kWarp + lane_id();
     const Keyed<Key> from = of_line(step.from, line), to = of_line(step.to, line);
     int* counts = shared.counts[warp_id()];
     for (int d = lane_id(); d < kDigits; d += kWarp) counts[d] = 0;
@@ -241,7 +236,7 @@ struct MoveKeys {
     const int64_t row = line * kDigits + threadIdx.x;
     int start =
         block_sum_before(step.totals[row], shared.scratch) + step.counts[row * step.tiles + tile];
-    for (int warp = 0; warp < Step::kWarps; ++warp) {
+    for (int warp = 0; warp < kWarps; ++warp) {
       const int count = shared.counts[warp][threadIdx.x];
       shared.counts[warp][threadIdx.x] = start;
       start += count;
@@ -253,14 +248,14 @@ struct MoveKeys {
 template <class Key>
 Keyed<Key> radix_sort(Keyed<Key> items, Keyed<Key> other, int64_t lines, int64_t n, int first_bit,
                       int last_bit, Device device) {
-  RadixStep<Key> step{items, other, nullptr, nullptr, n, blocks_for(n, RadixStep<Key>::kTile), 0};
+  RadixStep<Key> step{items, other, nullptr, nullptr, n, blocks_for(n, kTile), 0};
   const auto [counts, counts_data] = scratch<int>(lines * kDigits * step.tiles, device);
   const auto [totals, totals_data] = scratch<int>(lines * kDigits, device);
   step.counts = counts_data;
   step.totals = totals_data;
   for (step.shift = first_bit; step.shift < last_bit; step.shift += kDigitBits) {
     launch("sort", lines * step.tiles, CountDigits<Key>{step});
-    launch("sort", lines * kDigits * kWarp / step.kThreads, AddTiles<Key>{step});
+    launch("sort", blocks_for(lines * kDigits * kWarp, kDigits), AddTiles<Key>{step});
     launch("sort", lines * step.tiles, MoveKeys<Key>{step});
     std::swap(step.from, step.to);
   }
