@@ -28,10 +28,10 @@ class Source {
       return reducer_.add_columns(acc, width, at(begin), count, next);
     constexpr int64_t kRows = 8;  // that are added as one tree
     alignas(64) std::byte buffer[kRows * kBlock * 8];
-    for (; count > 0; count -= kRows, begin += kRows * next) {
-      const int64_t rows = std::min(count, kRows);
-      for (int64_t row = 0; row < rows; ++row)
-        read(buffer + row * width * size_of(reducer_.element), width, begin + row * next, step);
+    const int64_t most = kBlock / width * kRows;
+    for (; count > 0; count -= most, begin += most * next) {
+      const int64_t rows = std::min(count, most);
+      read_rows(buffer, rows, width, begin, step, next);
       reducer_.add_columns(acc, width, buffer, rows, width);
     }
   }
@@ -41,17 +41,27 @@ class Source {
     if (convert_ == nullptr) return reducer_.add_rows(acc, outputs, at(begin), n, next);
     constexpr int64_t kPart = 8 * kBlock;
     alignas(64) std::byte buffer[kPart * 8];
-    for (int64_t k = 0; k < outputs; ++k, acc += reducer_.bytes, begin += next) {
+    const int64_t most = std::max<int64_t>(1, kPart / n);  // rows in the buffer, or a part of one
+    for (int64_t k = 0; k < outputs; k += most, begin += most * next) {
+      const int64_t rows = std::min(most, outputs - k);
       for (int64_t i = 0; i < n; i += kPart) {
         const int64_t part = std::min(kPart, n - i);
-        convert_(buffer, at(begin + i), part);
-        reducer_.add_rows(acc, 1, buffer, part, 0);
+        read_rows(buffer, rows, part, begin + i, 1, next);
+        reducer_.add_rows(acc + k * reducer_.bytes, rows, buffer, part, part);
       }
     }
   }
 
  private:
   const std::byte* at(int64_t i) const { return start_ + i * size_; }
+
+  // to[row width + c] = x[begin + c step + row next]
+  void read_rows(std::byte* to, int64_t rows, int64_t width, int64_t begin, int64_t step,
+                 int64_t next) const {
+    if (step == 1 && next == width) return read(to, rows * width, begin, 1);
+    for (int64_t row = 0; row < rows; ++row)
+      read(to + row * width * size_of(reducer_.element), width, begin + row * next, step);
+  }
 
   // to[c] = x[begin + c step]
   void read(std::byte* to, int64_t width, int64_t begin, int64_t step) const {
