@@ -8,14 +8,19 @@
 namespace ink {
 namespace {
 
+template <class T>
+constexpr T kZeros[kBlockVectors * kLanes<T>] = {};
+
 /// R rows and V vectors of c (+)= a b.
 template <class T, int R, int V>
 void product_block(int64_t inner, const Strided<const T>& a, const T* b, int64_t ldb, T* c,
                    int64_t ldc, bool accumulate) {
+  // Beside a branch, the compiler would keep the sums in memory.
+  const T* const start = accumulate ? c : kZeros<T>;
+  const int64_t next = accumulate ? ldc : 0;
   Vector<T> sums[R][V];
   for (int r = 0; r < R; ++r) {
-    for (int v = 0; v < V; ++v)
-      sums[r][v] = accumulate ? load_vector(c + r * ldc + v * kLanes<T>) : Vector<T>{};
+    for (int v = 0; v < V; ++v) sums[r][v] = load_vector(start + r * next + v * kLanes<T>);
   }
   for (int64_t k = 0; k < inner; ++k) {
     Vector<T> row[V];
