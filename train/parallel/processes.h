@@ -123,7 +123,7 @@ class Processes {
   std::unique_ptr<DeviceLinks> links_;  // null until connect()
 };
 
-/// A clock's time.
+/// Seconds on a clock that nobody sets.
 double seconds_now();
 /// With how many processes mpirun or srun started this one, and its number; 0 if they did not.
 int64_t launched_processes();

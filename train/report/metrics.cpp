@@ -3,12 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <nlohmann/json.hpp>
 #include <numeric>
 #include <string_view>
-#include <system_error>
 #include <utility>
 
 #include "autograd/base/check.h"
@@ -111,10 +109,10 @@ bool quick_fields(std::string_view line, LineFields& fields) {
     } else if (at < line.size() && line[at] == '"') {
       if (!quoted_text(value) || !fields.text(name, value)) return false;
     } else {
-      double x = 0;
-      const auto [end, error] = std::from_chars(line.data() + at, line.data() + line.size(), x);
-      if (error != std::errc() || !std::isfinite(x) || !fields.number(name, x)) return false;
-      at = static_cast<size_t>(end - line.data());
+      const size_t end = std::min(line.find_first_not_of("+-.0123456789Ee", at), line.size());
+      const auto x = parse_number(std::string(line.substr(at, end - at)));
+      if (!x || !fields.number(name, x)) return false;
+      at = end;
     }
   } while (takes(","));
   return takes("}") && at == line.size();
